@@ -119,7 +119,9 @@ def make_calibration(cameras: list[Camera], units: str, source: str) -> Calibrat
     scaled = tuple(dataclasses.replace(camera, translation=camera.translation * factor) for camera in cameras)
     poses = [np.hstack([camera.rotation, camera.translation[:, None]]) for camera in scaled]
     if all(np.allclose(poses[0], pose, rtol=1e-9, atol=1e-9) for pose in poses[1:]):
-        raise InputError(f"{source}: all cameras stand in the same place, so depth cannot be seen; calibrate their poses")
+        raise InputError(
+            f"{source}: all cameras stand in the same place, so depth cannot be seen; calibrate their poses"
+        )
     return Calibration(scaled)
 
 
@@ -350,7 +352,9 @@ def _from_opencv(path: Path) -> Calibration:
     if not isinstance(count, float) or not 0 <= count <= 1000:
         raise InputError(f"{path}: nCameras is {count}; give the number of cameras")
     for index in range(int(count)):
-        parts = {part: content.get(f"camera_{part}_{index}") for part in ("matrix", "distortion", "pose", "size", "name")}
+        parts = {
+            part: content.get(f"camera_{part}_{index}") for part in ("matrix", "distortion", "pose", "size", "name")
+        }
         if parts["matrix"] is None or parts["pose"] is None:
             missing = "matrix" if parts["matrix"] is None else "pose"
             raise InputError(f"{path}: nCameras is {int(count)}, but camera_{missing}_{index} is missing; add it")
