@@ -1,0 +1,57 @@
+"""The operator as the rest of the package calls it: any body, differentiable."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from midline3d.rendering.contract import Blobs, Body, Objective, Products, Rendering
+from midline3d.rendering.windows import Windows
+from midline3d.shapes import Float, Tensor
+
+
+@cache
+def select_body(device: str) -> Body:
+    """The fastest body there is for a kind of device ("cpu", "cuda")."""
+    return Windows()
+
+
+def render(
+    blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float, body: Body | None = None
+) -> Rendering:
+    """R and the sums of the scores, with gradients by the blobs (not by the images)."""
+    body = body or select_body(images.device.type)
+    tensors = [tensor.contiguous() for tensor in blobs.tensors()]
+    return Rendering(*_Render.apply(body, cutoff, images.contiguous(), *tensors))
+
+
+def products(
+    blobs: Blobs,
+    images: Float[Tensor, "batch camera height width"],
+    shares: Float[Tensor, "batch vertex"],
+    objective: Objective,
+    body: Body | None = None,
+) -> Products:
+    """The normal equations of the pixels, blob by blob."""
+    body = body or select_body(images.device.type)
+    blobs = Blobs(*(tensor.contiguous() for tensor in blobs.tensors()))
+    return body.products(blobs, images.contiguous(), shares.contiguous(), objective)
+
+
+class _Render(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, body: Body, cutoff: float, images: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        rendering, owner = body.forward(Blobs(*tensors), images, cutoff)
+        ctx.save_for_backward(images, owner, *tensors)
+        ctx.body, ctx.cutoff = body, cutoff
+        return rendering.image, rendering.overlap, rendering.mass
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        images, owner, *tensors = ctx.saved_tensors
+        parts = Rendering(*(part.contiguous() for part in upstream))
+        gradient = ctx.body.backward(Blobs(*tensors), images, owner, parts, ctx.cutoff)
+        centre, sigma, iota = gradient[..., :2], gradient[..., 2], gradient[..., 3]
+        return None, None, None, centre, sigma, iota, gradient[..., 4].sum(-1)

@@ -1,0 +1,108 @@
+"""The portable fast body: each blob on its own cut-off window, in plain torch on any device.
+
+Work and memory grow with the number of blobs and their width, not with the size of the images.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from midline3d.rendering.contract import Blobs, Objective, Products, Rendering, reach
+from midline3d.rendering.reference import cauchy, slopes_at
+from midline3d.shapes import Float, Int, Tensor
+
+
+class _Window:
+    """The square windows of all blobs: where their pixels lie, and the blobs' values there."""
+
+    def __init__(self, blobs: Blobs, images: Tensor, cutoff: float) -> None:
+        height, width = images.shape[-2:]
+        self.size = images.shape
+        radius = int(reach(blobs.sigma, blobs.rho, cutoff).max().ceil()) + 1
+        radius = min(radius, max(height, width))
+        offsets = torch.arange(-radius, radius + 1, device=images.device)
+        # Far-off blobs: clamped before rounding so that no index overflows; their windows stay outside.
+        middle = blobs.centre.detach().clamp(-4 * radius - width, 4 * radius + 2 * (width + height)).round()
+        columns = middle[..., 0].long()[..., None, None] + offsets
+        rows = middle[..., 1].long()[..., None, None] + offsets[:, None]
+        inside = (columns >= 0) & (columns < width) & (rows >= 0) & (rows < height)
+        self.index = (rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)).flatten(2)
+        u, v = blobs.centre[..., None, None].unbind(-3)
+        self.values, slopes = slopes_at(columns - u, rows - v, blobs, cutoff)
+        self.values = torch.where(inside, self.values, 0.0)
+        self.slopes = torch.where(inside[..., None], slopes, 0.0)
+
+    def look(self, image: Tensor) -> Tensor:
+        """The image's pixels under each blob's window."""
+        return image.flatten(2).gather(2, self.index).view(self.values.shape)
+
+    def maximum(self, values: Tensor) -> Tensor:
+        """The largest of the windows' values at each pixel, 0 where there is none."""
+        image = values.new_zeros(self.size).flatten(2)
+        return image.scatter_reduce(2, self.index, values.flatten(2), "amax").view(self.size)
+
+    def owner(self, image: Tensor) -> Int[Tensor, "batch camera height width"]:
+        """The first vertex that reaches the maximum at each pixel, -1 where none does."""
+        count = self.values.shape[2]
+        vertices = torch.arange(count, device=image.device, dtype=torch.int32)[:, None, None]
+        reached = (self.values == self.look(image)) & (self.values > 0)
+        candidates = torch.where(reached, vertices, count).flatten(2)
+        owner = torch.full(self.size, count, device=image.device, dtype=torch.int32).flatten(2)
+        owner = owner.scatter_reduce(2, self.index, candidates, "amin").view(self.size)
+        return torch.where(owner == count, -1, owner)
+
+    def owned(self, owner: Tensor) -> Tensor:
+        vertices = torch.arange(self.values.shape[2], device=owner.device, dtype=owner.dtype)[:, None, None]
+        return (self.look(owner) == vertices) & (self.values > 0)
+
+    def sums(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        return (self.values * self.look(images)).sum((-2, -1)), self.values.sum((-2, -1))
+
+
+class Windows:
+    """The windowed body behind the operator's contract."""
+
+    def forward(
+        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float
+    ) -> tuple[Rendering, Int[Tensor, "batch camera height width"]]:
+        window = _Window(blobs, images, cutoff)
+        image = window.maximum(window.values)
+        return Rendering(image, *window.sums(images)), window.owner(image)
+
+    def backward(
+        self,
+        blobs: Blobs,
+        images: Float[Tensor, "batch camera height width"],
+        owner: Int[Tensor, "batch camera height width"],
+        upstream: Rendering,
+        cutoff: float,
+    ) -> Float[Tensor, "batch camera vertex 5"]:
+        window = _Window(blobs, images, cutoff)
+        weight = torch.where(window.owned(owner), window.look(upstream.image), 0.0)
+        weight = weight + upstream.overlap[..., None, None] * window.look(images) + upstream.mass[..., None, None]
+        return (window.slopes * weight[..., None]).sum((3, 4))
+
+    def products(
+        self,
+        blobs: Blobs,
+        images: Float[Tensor, "batch camera height width"],
+        shares: Float[Tensor, "batch vertex"],
+        objective: Objective,
+    ) -> Products:
+        window = _Window(blobs, images, objective.cutoff)
+        image = window.maximum(window.values)
+        peaks = window.maximum(window.values / blobs.iota[..., None, None] * shares[:, None, :, None, None])
+        mask = torch.where(peaks >= objective.threshold, 1.0, objective.outside)
+        residual = image.log1p() - (mask * images).log1p()
+        weight, loss = cauchy(residual, objective.robust)
+        owned = window.owned(window.owner(image))
+        g = torch.where(owned[..., None], window.slopes / (1 + window.look(image))[..., None], 0.0).flatten(3, 4)
+        weighted = g * window.look(weight).flatten(3)[..., None]
+        overlap, mass = window.sums(images)
+        return Products(
+            gram=weighted.mT @ g,
+            slope=(weighted * window.look(residual).flatten(3)[..., None]).sum(3),
+            loss=loss.sum((-2, -1)),
+            overlap=overlap,
+            mass=mass,
+        )
