@@ -1,0 +1,10 @@
+"""Recordings with known truth, drawn by an image model that shares nothing with the renderer.
+
+The worm is a solid that absorbs light along the way of every ray; each part is blurred by its own distance from focus.
+"""
+
+from midline3d.synth.files import simulate
+from midline3d.synth.presets import PRESETS
+from midline3d.synth.scene import Plan
+
+__all__ = ["PRESETS", "Plan", "simulate"]
