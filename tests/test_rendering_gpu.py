@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ if not ON_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read once, when Triton is imported
 pytest.importorskip("triton")
 
-from midline3d.rendering import Blobs, Objective, Reference, Rendering, render  # noqa: E402
+from midline3d.rendering import Blobs, Objective, Reference, Rendering, Windows, render, select_body  # noqa: E402
 from midline3d.rendering.gpu import Triton  # noqa: E402
 
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -151,3 +152,11 @@ def test_same_bits_every_time_also_from_a_graph():
     graph.replay()
     for name, value in vars(expected).items():
         assert torch.equal(getattr(actual, name), value), name
+
+
+def test_the_portable_body_stands_in_where_triton_is_missing(monkeypatch):
+    choose = select_body.__wrapped__  # each time anew
+    assert isinstance(choose("cuda"), Triton)
+    monkeypatch.setitem(sys.modules, "midline3d.rendering.gpu", None)
+    with pytest.warns(UserWarning, match="plain torch"):
+        assert isinstance(choose("cuda"), Windows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,13 @@ from midline3d.shapes import Float, Tensor
 @cache
 def select_body(device: str) -> Body:
     """The fastest body there is for a kind of device ("cpu", "cuda")."""
+    if device == "cuda":
+        try:
+            from midline3d.rendering.gpu import Triton
+        except ImportError as missing:
+            warnings.warn(f"the GPU renders in plain torch, slower: {missing} (pip install triton)", stacklevel=2)
+        else:
+            return Triton()
     return Windows()
 
 
