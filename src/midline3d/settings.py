@@ -18,9 +18,47 @@ Record = TypeVar("Record")
 class LocatingSettings:
     """Finding the worm in whole frames and cutting the crop around it."""
 
-    background_frames: int = 41
-    """Frames, spread evenly over the recording, whose per-pixel median is the background."""
-
+    background_frames: int = 25
+    """Frames, spread evenly over the recording (or over each block of it), whose per-pixel median, the worm masked, is
+    the background. 25 leave a fifth of one frame's noise, and every one costs a decoded frame."""
+    block: int = 3000
+    """Frames after which the background is taken anew, the change between being linear: light and gel drift slowly."""
+    picture: int = 512
+    """px of the shrunken picture's longer side in which the worm is sought: at 2048 px a worm is still 2 px wide."""
+    smoothing: float = 1.0
+    """px of the full frame: Gaussian taken over the signal before it is cut, so that single noisy pixels vanish."""
+    low: float = 4.0
+    """Standard deviations of the noise above which a pixel belongs to a thing."""
+    high: float = 8.0
+    """Standard deviations of the noise that a thing must reach somewhere."""
+    bridge: float = 6.0
+    """px of the full frame across which fragments are one thing: about a worm's width."""
+    candidates: int = 6
+    """Things kept in each view: among dirt the worm is seldom below third."""
+    places: int = 12
+    """Joint readings of the views kept in each frame."""
+    tolerance: float = 8.0
+    """px by which a view's centre may well miss the common point: calibrations are off by up to 15 px."""
+    mass_spread: float = 0.35
+    """Spread of the logarithm of the worm's mass: dirt touches it, focus takes some of it away."""
+    absent: float = -10.0
+    """Log-likelihood of a view without the worm: worse than a mass wrong by a factor of four."""
+    lost: float = -40.0
+    """Log-likelihood of a frame without the worm: chosen only where no joint reading is credible."""
+    step: float = 0.08
+    """Body lengths that the worm's centre may well move between frames: swimming at 25 Hz it moves 0.02."""
+    jump: float = -30.0
+    """Log-likelihood of an arbitrary jump, so that one wrong frame cannot hold the track for ever."""
+    lag: int = 60
+    """Frames by which the decision on a place follows, fewer where whole frames are large."""
+    memory: float = 400.0
+    """MB of frames that may wait for that decision."""
+    margin: float = 0.12
+    """Of the worm's largest extent, added on every side of the automatic crop: it must never touch the border."""
+    grow: float = 10.0
+    """px of the full frame by which the worm's mask is grown before the background is taken beside it: halo and tips."""
+    fill: float = 16.0
+    """px over which the light beside the worm is averaged where the background was never seen without it."""
 
 @dataclass(frozen=True)
 class Settings:

@@ -1,0 +1,165 @@
+"""What a camera sees without the worm: robust in time, and filled from the surrounding light where the worm never left.
+
+A plain median over frames fails on short recordings of a slow worm: the worm covers the same pixels in most of them
+and burns in. So the worm is masked in every sampled frame, the median taken over what is left, and what is left
+nowhere is filled from the smooth light around it. Static dirt, seen uncovered, stays in the background.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.errors import InputError
+from midline3d.recording.sources import Picture, grey
+
+Field = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Background:
+    """One camera's background at some moments of the recording, linear between them."""
+
+    moments: NDArray[np.float64]
+    """Frames."""
+    pictures: tuple[Field, ...]
+    """(height, width) each."""
+
+    def at(self, frame: float) -> Field:
+        """The background at one frame."""
+        if len(self.pictures) == 1 or frame <= self.moments[0]:
+            return self.pictures[0]
+        if frame >= self.moments[-1]:
+            return self.pictures[-1]
+        after = int(np.searchsorted(self.moments, frame))
+        share = (frame - self.moments[after - 1]) / (self.moments[after] - self.moments[after - 1])
+        return cv2.addWeighted(self.pictures[after - 1], 1 - share, self.pictures[after], share, 0)
+
+
+def read_background(path: Path, size: tuple[int, int]) -> Field:
+    """A camera's own background picture."""
+    picture = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
+    if picture is None:
+        raise InputError(f"{path}: the background cannot be read as a picture; is it whole?")
+    field = grey(picture).astype(np.float32)
+    if field.shape[::-1] != size:
+        raise InputError(
+            f"{path}: the background is {field.shape[1]} x {field.shape[0]} px, but the camera's images are "
+            f"{size[0]} x {size[1]}; take it with the same camera settings"
+        )
+    return field
+
+
+def masked_median(stack: NDArray, covered: NDArray[np.bool_] | None = None) -> tuple[Field, NDArray[np.int32]]:
+    """Per-pixel median of (sample, height, width) over uncovered samples, and how many those are.
+
+    Where all are covered the value means nothing and the count says so.
+    """
+    if covered is None:
+        ordered = _sorted(stack)
+        middle = (ordered[(len(stack) - 1) // 2].astype(np.float32) + ordered[len(stack) // 2]) / 2
+        return middle, np.full(stack.shape[1:], len(stack), np.int32)
+    highest = np.iinfo(stack.dtype).max if stack.dtype.kind == "u" else np.inf
+    ordered = _sorted(np.where(covered, stack.dtype.type(highest), stack))
+    count = (len(stack) - covered.sum(0)).astype(np.int32)
+    lower, upper = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, np.maximum(count - 1, 0))
+    halves = [np.take_along_axis(ordered, place[None], 0)[0].astype(np.float32) for place in (lower, upper)]
+    return np.where(count > 0, (halves[0] + halves[1]) / 2, 0).astype(np.float32), count
+
+
+def _sorted(stack: NDArray) -> NDArray:
+    """The stack sorted along its first axis by Batcher's network: whole-picture minima and maxima, which vectorise."""
+    rows = [layer.copy() for layer in stack]
+    number = len(rows)
+    width = 1
+    while width < number:
+        step = width
+        while step >= 1:
+            for start in range(step % width, number - step, 2 * step):
+                for place in range(start, min(start + step, number - step)):
+                    if place // (2 * width) == (place + step) // (2 * width):
+                        low = np.minimum(rows[place], rows[place + step])
+                        np.maximum(rows[place], rows[place + step], out=rows[place + step])
+                        rows[place] = low
+            step //= 2
+        width *= 2
+    return np.stack(rows)
+
+
+def light_field(picture: Field, share: float) -> Field:
+    """The smooth light behind everything: a wide median, which neither a worm nor dirt reaches.
+
+    share: the width of the median as a share of the picture's shorter side.
+    """
+    top = float(picture.max()) or 1.0
+    narrow = np.clip(picture * (255 / top), 0, 255).astype(np.uint8)
+    factor = max(1, min(picture.shape) // 256)
+    small = cv2.resize(narrow, None, fx=1 / factor, fy=1 / factor, interpolation=cv2.INTER_AREA)
+    kernel = max(3, int(share * min(small.shape)) | 1)
+    smooth = cv2.medianBlur(cv2.copyMakeBorder(small, *[kernel] * 4, cv2.BORDER_REFLECT), kernel)
+    smooth = cv2.GaussianBlur(smooth.astype(np.float32), (0, 0), kernel / 6)[kernel:-kernel, kernel:-kernel]
+    return cv2.resize(smooth, picture.shape[::-1], interpolation=cv2.INTER_LINEAR) * np.float32(top / 255)
+
+
+def fill(picture: Field, known: Mask, reach: float) -> Field:
+    """The picture with unknown pixels filled by planes fitted to the known ones around each, weighted over `reach` px."""
+    rows, columns = np.nonzero(~known.all(1))[0], np.nonzero(~known.all(0))[0]
+    if not rows.size:
+        return picture
+    if not known.any():
+        return np.zeros_like(picture)
+    result = picture.copy()
+    for widening in (1, 3, 9):
+        pad = int(3 * reach * widening) + 1
+        part = (
+            slice(max(0, rows[0] - pad), rows[-1] + pad + 1),
+            slice(max(0, columns[0] - pad), columns[-1] + pad + 1),
+        )
+        filled, enough = _planes(result[part], known[part], reach * widening)
+        result[part] = np.where(known[part] | ~enough, result[part], filled)
+        known = known.copy()
+        known[part] |= enough
+        if known.all():
+            return result
+    result[~known] = np.median(picture[known])
+    return result
+
+
+def _planes(picture: Field, known: Mask, reach: float) -> tuple[Field, Mask]:
+    """Weighted least-squares planes around every pixel, and where there was enough to fit one."""
+    height, width = picture.shape
+    x = np.broadcast_to((np.arange(width, dtype=np.float32) - width / 2) / reach, picture.shape)
+    y = np.broadcast_to((np.arange(height, dtype=np.float32)[:, None] - height / 2) / reach, picture.shape)
+    weight = known.astype(np.float32)
+    level = np.float32(picture[known].mean()) if known.any() else np.float32(0)
+    value = np.where(known, picture - level, 0)
+
+    def around(image: NDArray) -> NDArray[np.float64]:
+        return cv2.GaussianBlur(image.astype(np.float64), (0, 0), reach)
+
+    n, sv = around(weight), around(value)
+    enough = n > 1e-2
+    safe = np.maximum(n, 1e-6)
+    mx, my, mv = around(weight * x) / safe, around(weight * y) / safe, sv / safe
+    xx = around(weight * x * x) / safe - mx * mx + 1e-3
+    yy = around(weight * y * y) / safe - my * my + 1e-3
+    xy = around(weight * x * y) / safe - mx * my
+    xv, yv = around(value * x) / safe - mx * mv, around(value * y) / safe - my * mv
+    determinant = xx * yy - xy * xy
+    slope_x, slope_y = (yy * xv - xy * yv) / determinant, (xx * yv - xy * xv) / determinant
+    plane = mv + slope_x * (x - mx) + slope_y * (y - my) + level
+    return plane.astype(np.float32), enough
+
+
+def shrink(picture: Picture | Field, factor: int) -> Field:
+    """A picture in which one pixel is the mean of factor x factor."""
+    if factor == 1:
+        return picture.astype(np.float32)
+    height, width = picture.shape[0] // factor * factor, picture.shape[1] // factor * factor
+    size = (width // factor, height // factor)
+    return cv2.resize(picture[:height, :width], size, interpolation=cv2.INTER_AREA).astype(np.float32)

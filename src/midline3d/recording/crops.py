@@ -1,0 +1,133 @@
+"""Prepared crops: the worm in a small window of every view of every frame, decoded once and kept on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from midline3d import cameras as rig
+from midline3d.calibration import Calibration
+
+Array = NDArray[np.float64]
+
+FORMAT = 1
+"""Raised whenever prepared crops change their meaning."""
+
+STATUS = ("ok", "suspect", "lost", "unreadable")
+"""ok: found; suspect: not found, but between frames where it was; lost: not found; unreadable: no picture."""
+
+
+@dataclass(frozen=True, eq=False)
+class FrameCrops:
+    """One frame as the method wants it."""
+
+    frame: int
+    images: NDArray[np.uint8]
+    """(camera, w, w) the worm bright on 0."""
+    origin: Array
+    """(camera, 2) px of the crops' first pixels in the full frames."""
+    centre: Array
+    """(3,) mm: the worm's centre, NaN where it is lost."""
+    status: str
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """What is known of every frame beside its pixels."""
+
+    origin: Array
+    """(frame, camera, 2) px."""
+    centre: Array
+    """(frame, 3) mm."""
+    status: NDArray[np.uint8]
+    """(frame,) index into STATUS."""
+    residual: Array
+    """(frame,) px: root mean square distance of the views' centres from their common point's projections."""
+    seen: NDArray[np.bool_]
+    """(frame, camera) whether the worm was found in this view."""
+    light: Array
+    """(frame, camera) brightness against the background's."""
+    sharpness: Array
+    """(frame, camera) focus: the steepest edges of the worm against its peak, 1/px."""
+
+    @staticmethod
+    def blank(frames: int, cameras: int) -> Log:
+        """Nothing known yet: every frame unreadable."""
+        return Log(
+            origin=np.zeros((frames, cameras, 2)),
+            centre=np.full((frames, 3), np.nan),
+            status=np.full(frames, STATUS.index("unreadable"), np.uint8),
+            residual=np.full(frames, np.nan),
+            seen=np.zeros((frames, cameras), np.bool_),
+            light=np.full((frames, cameras), np.nan),
+            sharpness=np.full((frames, cameras), np.nan),
+        )
+
+
+class Prepared(Sequence[FrameCrops]):
+    """Random access to the prepared frames of one recording, straight from disk."""
+
+    def __init__(self, folder: Path, calibration: Calibration) -> None:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        self.folder = folder
+        self.cameras = calibration.to_cameras()
+        self.start = int(manifest["start"])
+        self.window = int(manifest["window"])
+        self.scale = float(manifest["scale"])
+        """px per mm."""
+        self.noise = np.array(manifest["noise"])
+        """(camera,) robust standard deviation of the signal beside the worm, in the images' units."""
+        self.offset = np.array(manifest["offset"])
+        """(camera,) mean of the signal beside the worm."""
+        self.gain = np.array(manifest["gain"])
+        """(camera,) by which faint signals were amplified."""
+        self.side = str(manifest["side"])
+        self._images = np.load(folder / IMAGES, mmap_mode="r")
+        with np.load(folder / LOG) as log:
+            self.log = Log(**{name: log[name] for name in log.files})
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"frame {index} of {len(self)} prepared frames")
+        return FrameCrops(
+            frame=self.start + place,
+            images=np.array(self._images[place]),
+            origin=self.log.origin[place].copy(),
+            centre=self.log.centre[place].copy(),
+            status=STATUS[self.log.status[place]],
+        )
+
+
+IMAGES, LOG, MANIFEST = "crops.npy", "frames.npz", "manifest.json"
+
+
+def cut(picture: NDArray, origin: NDArray[np.int64], window: int) -> NDArray:
+    """The window of a picture whose first pixel lies at `origin` (u, v), 0 beyond the picture's border."""
+    height, width = picture.shape
+    left, top = int(origin[0]), int(origin[1])
+    result = np.zeros((window, window), picture.dtype)
+    rows = slice(max(0, top), min(height, top + window))
+    columns = slice(max(0, left), min(width, left + window))
+    if rows.start < rows.stop and columns.start < columns.stop:
+        part = picture[rows, columns]
+        result[rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = part
+    return result
+
+
+def origins(cameras: rig.Cameras, centre: Array, window: int) -> NDArray[np.int64]:
+    """(camera, 2) first pixels of the windows around a point's projections."""
+    pixels = rig.project(cameras, torch.from_numpy(centre)[None, None])[0, :, 0].numpy()
+    return np.rint(pixels - (window - 1) / 2).astype(np.int64)

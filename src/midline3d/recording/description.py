@@ -1,0 +1,162 @@
+"""`recording.toml`: what the user wrote, checked, and the opened recording it describes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from midline3d.calibration import Calibration, load_calibration
+from midline3d.errors import InputError
+from midline3d.recording.sources import Source, open_source
+from midline3d.settings import read_toml, validated
+
+Polarity = Literal["dark", "bright", "auto"]
+
+
+@dataclass(frozen=True)
+class CameraEntry:
+    """One [[cameras]] table."""
+
+    name: str
+    source: str
+    background: str | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Description:
+    """The file's keys; only the calibration and the cameras have no default."""
+
+    calibration: str
+    cameras: tuple[CameraEntry, ...]
+    name: str | None = None
+    fps: float | None = None
+    worm: Polarity = "auto"
+    background: Literal["auto", "none"] = "auto"
+    crop: Annotated[int | Literal["auto"], "px"] = "auto"
+    centre: Literal["track", "fixed"] = "track"
+
+
+@dataclass(frozen=True)
+class View:
+    """One camera's pictures."""
+
+    name: str
+    source: Source
+    offset: int
+    """The source's frame that is the recording's frame 0."""
+    background: Path | None
+    """This camera's own background picture."""
+
+    @property
+    def count(self) -> int:
+        """Frames left after the offset."""
+        return self.source.count - self.offset
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording whose sources were opened and found to fit each other and the calibration."""
+
+    path: Path
+    """The folder."""
+    name: str
+    fps: float
+    calibration: Calibration
+    """Of the recording's cameras, in its order."""
+    views: tuple[View, ...]
+    count: int
+    """Frames that all cameras have."""
+    worm: Polarity
+    background: Literal["auto", "none"]
+    crop: int | Literal["auto"]
+    centre: Literal["track", "fixed"]
+
+
+def load_description(path: Path) -> tuple[Path, Description]:
+    """The recording's folder and what its recording.toml says, every value checked."""
+    path = Path(path)
+    file = path / "recording.toml" if path.is_dir() else path
+    if not file.exists():
+        raise InputError(f"{file}: there is no such file; a recording is a folder with a recording.toml in it")
+    description = validated(Description, read_toml(file), str(file))
+    names = [camera.name for camera in description.cameras]
+    if len(names) < 2:
+        raise InputError(f"{file}: lists {len(names)} camera(s), but two or more are needed; add [[cameras]] tables")
+    for camera in description.cameras:
+        if names.count(camera.name) > 1:
+            raise InputError(f"{file}: two cameras are named '{camera.name}'; give each its own name")
+        if camera.offset < 0:
+            raise InputError(
+                f"{file}: the offset of '{camera.name}' is {camera.offset}, but counts frames to skip; "
+                "give the other cameras a positive offset instead"
+            )
+    if description.fps is not None and not (math.isfinite(description.fps) and description.fps > 0):
+        raise InputError(f"{file}: fps is {description.fps}; give the frames a second, above 0")
+    if description.crop != "auto" and not 16 <= description.crop <= 8192:
+        raise InputError(f'{file}: crop is {description.crop} px; give 16 to 8192, or "auto"')
+    return file.parent, description
+
+
+def load_recording(path: Path, shortest: bool = False) -> Recording:
+    """Open a recording's sources and calibration; `shortest` lets longer cameras lose their tails."""
+    folder, description = load_description(path)
+    names = [camera.name for camera in description.cameras]
+    calibration = load_calibration(_inside(folder, description.calibration)).cameras_for(names)
+    views = tuple(_open_view(folder, camera) for camera in description.cameras)
+    _check_sizes(views, calibration)
+    rates = [view.source.rate for view in views if view.source.rate]
+    return Recording(
+        path=folder,
+        name=description.name or folder.resolve().name,
+        fps=description.fps or (rates[0] if rates else 1.0),
+        calibration=calibration,
+        views=views,
+        count=_common_count(views, shortest),
+        worm=description.worm,
+        background=description.background,
+        crop=description.crop,
+        centre=description.centre,
+    )
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A path as the file gives it: absolute, or from the recording's folder."""
+    if not name or "\0" in name:
+        raise InputError(f"{folder}: {name!r} is not the name of a file; correct recording.toml")
+    return folder / name
+
+
+def _open_view(folder: Path, camera: CameraEntry) -> View:
+    source = open_source(_inside(folder, camera.source))
+    background = None if camera.background is None else _inside(folder, camera.background)
+    if background is not None and not background.is_file():
+        raise InputError(f"{background}: there is no such background picture of '{camera.name}'; check the path")
+    view = View(camera.name, source, camera.offset, background)
+    if view.count < 1:
+        raise InputError(
+            f"the offset of '{camera.name}' is {camera.offset}, but it has only {source.count} frames; lower the offset"
+        )
+    return view
+
+
+def _check_sizes(views: tuple[View, ...], calibration: Calibration) -> None:
+    for view, camera in zip(views, calibration.cameras, strict=True):
+        if camera.size is not None and camera.size != view.source.size:
+            (width, height), (right_width, right_height) = view.source.size, camera.size
+            raise InputError(
+                f"{view.name}'s images are {width} x {height} px, but its calibration is for {right_width} x "
+                f"{right_height}: use the calibration made at this image size, or uncropped and unscaled images"
+            )
+
+
+def _common_count(views: tuple[View, ...], shortest: bool) -> int:
+    least, most = min(views, key=lambda view: view.count), max(views, key=lambda view: view.count)
+    if least.count != most.count and not shortest:
+        raise InputError(
+            f"{most.name} has {most.count - least.count} frames more than {least.name} "
+            f"({most.count}, {least.count}): set cameras.offset, or --shortest to drop the tail"
+        )
+    return least.count

@@ -1,0 +1,232 @@
+"""The worm among dirt, bubbles and old tracks: candidates in every view, joined over the views, decided over time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from midline3d import cameras as rig
+from midline3d.recording.background import Field
+from midline3d.settings import LocatingSettings
+
+Array = NDArray[np.float64]
+
+ABSENT = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Things that stand out in one view of one frame, the heaviest first."""
+
+    centre: Array
+    """(thing, 2) px of the full frame."""
+    mass: Array
+    """(thing,) summed optical density, px^2: nearly the same in all views and postures of one animal."""
+    box: Array
+    """(thing, 4) left, top, right, bottom, px of the full frame."""
+    label: NDArray[np.int32]
+    """(height, width) of the shrunken picture: 1 + the thing's index, 0 elsewhere."""
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the animal may be in one frame, with what speaks for each place."""
+
+    point: Array
+    """(place, 3) mm."""
+    choice: NDArray[np.int64]
+    """(place, camera) index into each view's candidates, or ABSENT."""
+    residual: Array
+    """(place,) root mean square distance, px, of the views' centres from the point's projection."""
+    score: Array
+    """(place,) logarithm of a likelihood, up to a constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The place decided on for one frame; `choice` is all ABSENT where the worm was not found."""
+
+    point: Array
+    choice: NDArray[np.int64]
+    residual: float
+    found: bool
+
+
+def noise_of(signal: Field) -> float:
+    """Robust standard deviation of a signal that is mostly background."""
+    sample = signal[::3, ::3]
+    return float(1.4826 * np.median(np.abs(sample - np.median(sample)))) + 1e-3
+
+
+def candidates(signal: Field, factor: int, settings: LocatingSettings, floor: float = 0.0) -> Candidates:
+    """Connected things in a shrunken signal (0 to 255, worm bright), fragments near each other taken as one.
+
+    floor: the least peak, in the signal's units, below which nothing is a worm.
+    """
+    smooth = cv2.GaussianBlur(signal, (0, 0), settings.smoothing / factor + 0.5)
+    noise = noise_of(smooth)
+    low, high = max(settings.low * noise, 0.4 * floor), max(settings.high * noise, floor)
+    mask = (smooth > low).astype(np.uint8)
+    reach = max(1, round(settings.bridge / factor))
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    joined = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel) if reach > 1 else mask
+    number, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_32S)
+    rows, columns = np.nonzero(mask)
+    owner = labels[rows, columns]
+    level = smooth[rows, columns]
+    density = -np.log1p(-np.minimum(level / 255.0, 0.98))
+    mass = np.bincount(owner, density, number)
+    peak = np.zeros(number)
+    np.maximum.at(peak, owner, level)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centre = np.stack(
+            [np.bincount(owner, density * columns, number), np.bincount(owner, density * rows, number)], -1
+        )
+        centre = centre / mass[:, None]
+    mass[0] = 0
+    good = np.nonzero((peak > high) & (mass > 0))[0]
+    best = good[np.argsort(-mass[good])][: settings.candidates]
+    renamed = np.zeros(number, np.int32)
+    renamed[best] = np.arange(1, len(best) + 1)
+    left, top, width, height = stats[best, :4].T.astype(float)
+    box = np.stack([left, top, left + width, top + height], -1).reshape(-1, 4) * factor
+    # A shrunken pixel's centre is the mean of the centres it was made of.
+    full = centre[best] * factor + (factor - 1) / 2
+    return Candidates(full.reshape(-1, 2), mass[best] * factor**2, box, renamed[labels])
+
+
+def combine(
+    cameras: rig.Cameras, views: Sequence[Candidates], expected: Array | None, settings: LocatingSettings
+) -> Places:
+    """All joint readings of the views, triangulated and weighed; one view may have lost the worm where three see it.
+
+    expected: (camera,) the worm's usual mass in each view, once it is known.
+    """
+    count = len(views)
+    places = _readings(cameras, views, expected, settings, absent=0)
+    if count > 2 and (not len(places.score) or places.score[0] < settings.absent):
+        # Nothing credible in all views together: perhaps one of them does not see the worm.
+        partial = _readings(cameras, views, expected, settings, absent=1)
+        merged = [np.concatenate(pair) for pair in zip(vars(places).values(), vars(partial).values(), strict=True)]
+        order = np.argsort(-merged[3])[: settings.places]
+        places = Places(*(part[order] for part in merged))
+    return places
+
+
+def _readings(
+    cameras: rig.Cameras, views: Sequence[Candidates], expected: Array | None, settings: LocatingSettings, absent: int
+) -> Places:
+    """The best joint readings in which exactly `absent` views lack the worm."""
+    count = len(views)
+    options = [[*range(len(view)), *([ABSENT] if absent else [])] for view in views]
+    choice = np.array([pick for pick in product(*options) if pick.count(ABSENT) == absent], np.int64).reshape(-1, count)
+    score = np.zeros(len(choice))
+    for view, things in enumerate(views):
+        relative = _mass_score(things.mass, None if expected is None else float(expected[view]), settings)
+        score += np.append(relative, settings.absent)[choice[:, view]]
+    order = np.argsort(-score)[: settings.places * 8]
+    choice, score = choice[order], score[order]
+    point, residual = _triangulated(cameras, views, choice)
+    score = score - 0.5 * (np.minimum(residual / settings.tolerance, 6)) ** 2 * count
+    order = np.argsort(-score)[: settings.places]
+    return Places(point[order], choice[order], residual[order], score[order])
+
+
+def _mass_score(mass: Array, expected: float | None, settings: LocatingSettings) -> Array:
+    if not mass.size:
+        return np.zeros(0)
+    if expected is None:
+        return np.log(mass / mass.max())
+    return -0.5 * np.minimum((np.log(mass / expected) / settings.mass_spread) ** 2, -2 * settings.absent + 4)
+
+
+def _triangulated(cameras: rig.Cameras, views: Sequence[Candidates], choice: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Points and root mean square residuals of joint readings, those with an absent view by the others alone."""
+    point, residual = np.zeros((len(choice), 3)), np.zeros(len(choice))
+    seen = choice != ABSENT
+    for pattern in np.unique(seen, axis=0):
+        rows = np.nonzero((seen == pattern).all(1))[0]
+        used = np.nonzero(pattern)[0]
+        pixels = np.stack([views[view].centre[choice[rows, view]] for view in used], 1)
+        part = subset(cameras, used)
+        points = rig.triangulate(part, torch.from_numpy(pixels), steps=1)
+        gap = rig.project(part, points[:, None])[:, :, 0].numpy() - pixels
+        point[rows] = points.numpy()
+        residual[rows] = np.sqrt((gap**2).sum(-1).mean(-1))
+    return point, residual
+
+
+def subset(cameras: rig.Cameras, used: NDArray[np.int64]) -> rig.Cameras:
+    """Some cameras of a rig."""
+    index = torch.from_numpy(np.asarray(used, np.int64))
+    return rig.Cameras(
+        focal=cameras.focal[:, index],
+        centre=cameras.centre[:, index],
+        distortion=cameras.distortion[:, index],
+        rotation=cameras.rotation[:, index],
+        translation=cameras.translation[:, index],
+        shift_basis=cameras.shift_basis[index],
+    )
+
+
+class Decider:
+    """The likeliest way through the places of successive frames (Viterbi), decided `lag` frames behind.
+
+    Every frame also has the place "not found", from which the way may go on anywhere, so that gaps are bridged.
+    """
+
+    def __init__(self, lag: int, settings: LocatingSettings, step: float) -> None:
+        self.lag, self.settings = lag, settings
+        self.step = step
+        """mm that the animal's centre may well move from one frame to the next."""
+        self.frames: deque[Places] = deque()
+        self.came_from: deque[NDArray[np.int64]] = deque()
+        self.total: Array | None = None
+
+    def add(self, places: Places) -> Found | None:
+        """Take the next frame in; the decision on the frame `lag` before it, once there is one."""
+        emission = np.append(places.score, self.settings.lost)
+        if self.total is None:
+            self.came_from.append(np.zeros(len(emission), np.int64))
+            self.total = emission
+        else:
+            gain = self.total[None, :] + self._moves(self.frames[-1], places)
+            source = gain.argmax(1)
+            self.came_from.append(source)
+            self.total = gain[np.arange(len(source)), source] + emission
+            self.total -= self.total.max()
+        self.frames.append(places)
+        return self._pop() if len(self.frames) > self.lag else None
+
+    def finish(self) -> list[Found]:
+        """The decisions still open, in order."""
+        return [self._pop() for _ in range(len(self.frames))]
+
+    def _moves(self, before: Places, after: Places) -> Array:
+        """(after + 1, before + 1) logarithm of how likely each move is."""
+        moves = np.zeros((len(after.point) + 1, len(before.point) + 1))
+        distance = np.linalg.norm(after.point[:, None] - before.point[None], axis=-1)
+        moves[:-1, :-1] = np.maximum(-0.5 * (distance / self.step) ** 2, self.settings.jump)
+        moves[:-1, -1] = self.settings.jump / 2
+        return moves
+
+    def _pop(self) -> Found:
+        assert self.total is not None
+        state = int(self.total.argmax())
+        for source in list(self.came_from)[:0:-1]:
+            state = int(source[state])
+        places = self.frames.popleft()
+        self.came_from.popleft()
+        if state == len(places.point):
+            return Found(np.full(3, np.nan), np.full(places.choice.shape[1], ABSENT), np.nan, False)
+        return Found(places.point[state], places.choice[state], float(places.residual[state]), True)

@@ -1,0 +1,56 @@
+"""The signal: the worm bright on 0, 0 to 255, whatever the camera's light, depth and the worm's polarity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.recording.background import Field
+from midline3d.recording.sources import Picture
+
+Side = Literal["dark", "bright"]
+
+
+@dataclass(frozen=True)
+class Tone:
+    """How one camera's grey values become signal."""
+
+    side: Side
+    """Whether the worm is darker or brighter than what is behind it."""
+    full: float
+    """The grey value that counts as white; for bright worms it becomes 255."""
+
+
+def signal(picture: Picture | Field, background: Field | float, tone: Tone, light: float = 1.0) -> Field:
+    """Signal of a picture, noise around 0 included, not cut.
+
+    A dark worm's is the share of light it takes, so that uneven light divides out; a bright worm's is what it adds.
+    light: brightness of this frame against the background's.
+    """
+    if tone.side == "bright":
+        return (picture - background * np.float32(light)) * np.float32(255 / tone.full)
+    return 255 - picture * (np.float32(255 / light) / np.maximum(background, np.float32(0.004 * tone.full)))
+
+
+def brightness(picture: Field, background: Field, tone: Tone) -> float:
+    """How bright a frame's light is against its background's: the median ratio, which neither worm nor dirt moves."""
+    if tone.side == "bright":
+        return 1.0  # a dark field has no light of its own to compare
+    behind = background[::4, ::4]
+    return float(np.median(picture[::4, ::4] / np.maximum(behind, np.float32(0.004 * tone.full)))) or 1.0
+
+
+def white(pictures: list[Picture]) -> float:
+    """The grey value that counts as white for these pictures: the depth they seem to have been taken with."""
+    if not pictures or pictures[0].dtype == np.uint8:
+        return 255.0
+    top = max(int(picture.max()) for picture in pictures)
+    return float(next(limit for limit in (255, 1023, 4095, 16383, 65535) if top <= limit))
+
+
+def as_bytes(values: Field, gain: float) -> NDArray[np.uint8]:
+    """Signal as stored: amplified where the worm is faint, negative noise cut at 0."""
+    return np.clip(np.rint(values * np.float32(gain)), 0, 255).astype(np.uint8)
