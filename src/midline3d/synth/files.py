@@ -62,7 +62,7 @@ def truth(scene: Scene) -> xr.Dataset:
             "space": ["x", "y", "z"],
             "camera": [view.camera.name for view in scene.views],
             "image": ["u", "v"],
-            "keypoint": [str(index) for index in range(KEYPOINTS)],
+            "keypoint": np.arange(KEYPOINTS),
             "individual": ["worm"],
         },
         attrs={

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
+from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
 
 Array = NDArray[np.float64]
@@ -76,6 +77,8 @@ class Track:
         )
         bend = wave + self.turning(x)
         for stretch in self.stretches:
+            if stretch.start - 1 > x.max() or stretch.end + 1 < x.min():
+                continue
             weight = stretch.weight(x)[..., None]
             bend = (1 - weight) * bend + weight * stretch.bend(x)
         return bend
@@ -118,18 +121,15 @@ def swim(animal: Swimmer, length: float, room: float, nodes: int, rng: np.random
     """Midlines (frame, node, 3) in mm, head first; the animal turns back when it strays further than `room` mm."""
     start = rng.uniform(-0.25, 0.25, 3) * room
     facing = Rotation.random(rng=rng).as_matrix()
-    laid, lean = [float(animal.clock[0]) - 10, float(animal.clock[0])], [np.zeros(2), np.zeros(2)]
-    shape, frame = _shape(animal, 0, laid, lean, nodes)
+    steering = _Steering(animal.clock)
+    shape, frame = _shape(animal, 0, steering, nodes)
     start = start - (length * shape.mean(0)) @ facing.T
     curves = [start + length * shape @ facing.T]
     for step in range(1, len(animal.clock)):
         middle = start + length * facing @ shape.mean(0)
-        if animal.clock[step] > laid[-1]:
-            # Steer by laying track that bends towards the centre.
-            aim = facing.T @ -middle / room * min(np.linalg.norm(middle) / room, 1.5)
-            laid.append(float(animal.clock[step]))
-            lean.append(4.0 * aim[1:])
-        after, frame = _shape(animal, step, laid, lean, nodes)
+        aim = facing.T @ -middle / room * min(np.linalg.norm(middle) / room, 1.5)
+        steering.lay(animal.clock[step], 4.0 * aim[1:])
+        after, frame = _shape(animal, step, steering, nodes)
         turn, move = _drift(shape, after, frame[:, :, 0], animal.drag)
         start = start + length * facing @ move
         facing = facing @ Rotation.from_rotvec(turn).as_matrix()
@@ -145,8 +145,26 @@ def clearance(curves: Array, radius: Array) -> float:
     curves, radius = curves[:, pick], radius[pick]
     way = np.linalg.norm(np.diff(curves[0], axis=0), axis=-1).sum() / 99
     apart = np.abs(pick[:, None] - pick[None]) * way * 99 / pick[-1] > 4.5 * radius.max()
-    gaps = np.linalg.norm(curves[:, :, None] - curves[:, None], axis=-1) - radius[:, None] - radius[None]
-    return float(gaps[:, apart].min())
+    touch = (radius[:, None] + radius[None])[apart]
+    return min(float((cdist(curve, curve)[apart] - touch).min()) for curve in curves)
+
+
+class _Steering:
+    """Track that the head bends towards the centre while it lays it; what is laid stays."""
+
+    def __init__(self, clock: Array) -> None:
+        self._x, self._bend, self._count = np.zeros(len(clock) + 1), np.zeros((len(clock) + 1, 2)), 2
+        self._x[:2] = clock[0] - 10, clock[0]
+
+    def lay(self, x: float, bend: Array) -> None:
+        if x > self._x[self._count - 1]:
+            self._x[self._count], self._bend[self._count] = x, bend
+            self._count += 1
+
+    def at(self, x: Array) -> Array:
+        first, last = np.searchsorted(self._x[: self._count], [x.min(), x.max()])
+        part = slice(max(first - 1, 0), min(last + 1, self._count))
+        return np.stack([np.interp(x, self._x[part], self._bend[part, axis]) for axis in (0, 1)], -1)
 
 
 def _clock(steps: int, speed: float, fps: float, pauses: bool, rng: np.random.Generator) -> Array:
@@ -180,15 +198,14 @@ def _stretches(habit: Habit, reach: float, rng: np.random.Generator) -> tuple[St
     return tuple(found)
 
 
-def _shape(animal: Swimmer, step: int, laid: list[float], lean: list[Array], nodes: int) -> tuple[Array, Array]:
+def _shape(animal: Swimmer, step: int, steering: _Steering, nodes: int) -> tuple[Array, Array]:
     """Nodes (node, 3) in body lengths and frames (node, 3, 3) in the head's frame.
 
     A frame's columns are T, which points forward, M1 and M2.
     """
     s = np.linspace(0, 1, nodes)
     x = animal.clock[step] - s
-    steering = np.stack([np.interp(x, laid, np.asarray(lean)[:, axis]) for axis in (0, 1)], -1)
-    bend = (1 - 0.2 * s[:, None]) * animal.track(x) + steering
+    bend = (1 - 0.2 * s[:, None]) * animal.track(x) + steering.at(x)
     amplitude, frequency, phase = animal.nod
     bend[:, 0] += amplitude * np.exp(-((s / 0.12) ** 2)) * np.sin(2 * np.pi * frequency * step + phase)
     size = np.linalg.norm(bend, axis=-1, keepdims=True)
