@@ -73,8 +73,9 @@ class Reference:
     ) -> Products:
         stack, slopes = blob_slopes(blobs, images.shape[-2:], objective.cutoff)
         image, owner = stack.amax(2), stack.argmax(2)
-        peaks = (stack / blobs.iota[..., None, None] * shares[:, None, :, None, None]).amax(2)
-        mask = torch.where(peaks >= objective.threshold, 1.0, objective.outside)
+        # A blob divided by its peak is its slope by iota, also where iota is 0.
+        peaks = (slopes[..., 3] * shares[:, None, :, None, None]).amax(2)
+        mask = torch.where(peaks >= objective.threshold, torch.ones_like(peaks), objective.outside)
         residual = image.log1p() - (mask * images).log1p()
         weight, loss = cauchy(residual, objective.robust)
         vertices = torch.arange(stack.shape[2], device=stack.device)[:, None, None]
@@ -100,8 +101,8 @@ def blob_slopes(
 
 
 def slopes_at(
-    right: Float[Tensor, "..."], down: Float[Tensor, "..."], blobs: Blobs, cutoff: float
-) -> tuple[Float[Tensor, "..."], Float[Tensor, "... 5"]]:
+    right: Float[Tensor, "*columns"], down: Float[Tensor, "*rows"], blobs: Blobs, cutoff: float
+) -> tuple[Float[Tensor, "*pixels"], Float[Tensor, "*pixels 5"]]:
     """B and its derivatives at offsets (px) from the blobs' centres; the last two axes are pixels."""
     sigma, iota = blobs.sigma[..., None, None], blobs.iota[..., None, None]
     rho = blobs.rho[:, :, None, None, None]
@@ -119,8 +120,8 @@ def slopes_at(
 
 
 def cauchy(
-    residual: Float[Tensor, "..."], scale: float
-) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+    residual: Float[Tensor, "*pixels"], scale: float
+) -> tuple[Float[Tensor, "*pixels"], Float[Tensor, "*pixels"]]:
     """Weights w and values of Cauchy's loss, for which d(value) / dr = 2 w r; least squares where scale is infinite."""
     if math.isinf(scale):
         return torch.ones_like(residual), residual.square()

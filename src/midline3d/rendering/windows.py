@@ -19,10 +19,13 @@ class _Window:
         height, width = images.shape[-2:]
         self.size = images.shape
         radius = int(reach(blobs.sigma, blobs.rho, cutoff).max().ceil()) + 1
-        radius = min(radius, max(height, width))
+        longest = max(height, width)
+        # Far-off blobs: clamped before rounding so that no index overflows; their windows stay outside. A radius of
+        # the whole image sees all of it from any pixel of it.
+        margin = radius + 1 if radius < longest else 0
+        radius = min(radius, longest)
         offsets = torch.arange(-radius, radius + 1, device=images.device)
-        # Far-off blobs: clamped before rounding so that no index overflows; their windows stay outside.
-        middle = blobs.centre.detach().clamp(-4 * radius - width, 4 * radius + 2 * (width + height)).round()
+        middle = blobs.centre.detach().clamp(-margin, longest + margin).round()
         columns = middle[..., 0].long()[..., None, None] + offsets
         rows = middle[..., 1].long()[..., None, None] + offsets[:, None]
         inside = (columns >= 0) & (columns < width) & (rows >= 0) & (rows < height)
@@ -91,8 +94,8 @@ class Windows:
     ) -> Products:
         window = _Window(blobs, images, objective.cutoff)
         image = window.maximum(window.values)
-        peaks = window.maximum(window.values / blobs.iota[..., None, None] * shares[:, None, :, None, None])
-        mask = torch.where(peaks >= objective.threshold, 1.0, objective.outside)
+        peaks = window.maximum(window.slopes[..., 3] * shares[:, None, :, None, None])
+        mask = torch.where(peaks >= objective.threshold, torch.ones_like(peaks), objective.outside)
         residual = image.log1p() - (mask * images).log1p()
         weight, loss = cauchy(residual, objective.robust)
         owned = window.owned(window.owner(image))
