@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from midline3d.shapes import Float, Int, Tensor
 
@@ -80,6 +80,7 @@ class Products:
     mass: Float[Tensor, "batch camera vertex"]
 
 
+@runtime_checkable
 class Body(Protocol):
     """One implementation of the operator. Tensors are contiguous and of one dtype; images lie on the blobs' device."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from midline3d.rendering.contract import Blobs, Body, Objective, Products, Rendering
+from midline3d.rendering.cpu import Compiled
 from midline3d.rendering.windows import Windows
 from midline3d.shapes import Float, Tensor
 
@@ -23,6 +24,15 @@ def select_body(device: str) -> Body:
             warnings.warn(f"the GPU renders in plain torch, slower: {missing} (pip install triton)", stacklevel=2)
         else:
             return Triton()
+    if device == "cpu":
+        try:
+            return Compiled()
+        except OSError as missing:
+            warnings.warn(
+                f"the CPU renders in plain torch, many times slower: {missing} "
+                "(install a C compiler, then: pip install --force-reinstall --no-deps midline3d)",
+                stacklevel=2,
+            )
     return Windows()
 
 

@@ -1,0 +1,22 @@
+"""Builds the compiled renderer. Optional: without a C compiler the package installs all the same, and is slower."""
+
+import sys
+
+from setuptools import Extension, setup
+
+windows = sys.platform == "win32"
+# Not -ffast-math: NaN has to come out as NaN, and sums in the order that they are written in.
+flags = ["/O2"] if windows else ["-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
+
+setup(
+    ext_modules=[
+        Extension(
+            "midline3d.rendering._kernel",
+            sources=["src/midline3d/rendering/_kernel.c"],
+            depends=["src/midline3d/rendering/_kernel.h"],
+            extra_compile_args=flags,
+            libraries=[] if windows else ["m"],
+            optional=True,
+        )
+    ]
+)

@@ -1,0 +1,176 @@
+/* The compiled body of the renderer: see contract.py for what it computes and cpu.py for how it is called.
+
+   Plain C: no Python header, no other library. Each number type and instruction set is one inclusion of _kernel.h;
+   which one runs is decided on the machine it runs on. */
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#include <intrin.h>
+#define INLINE static __forceinline
+#define EXPORT __declspec(dllexport)
+#define TAKE_NEXT(counter) _InterlockedExchangeAdd64((counter), 1)
+#else
+#define INLINE static inline __attribute__((always_inline, unused))
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+#define TAKE_NEXT(counter) __atomic_fetch_add((counter), 1, __ATOMIC_RELAXED)
+#define VECTORS
+typedef float quad __attribute__((vector_size(16)));
+typedef int32_t quad_ints __attribute__((vector_size(16)));
+#ifdef __clang__
+#define SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (quad_ints){i, j, k, l})
+#endif
+#endif
+
+#ifdef __clang__
+#define UNROLLED _Pragma("clang loop unroll_count(4)")
+#elif defined(__GNUC__)
+#define UNROLLED _Pragma("GCC unroll 4")
+#else
+#define UNROLLED
+#endif
+
+#define LOG2E 1.4426950408889634
+#define LN2 0.6931471805599453
+
+#define BANDS 4 /* of a view: enough to keep some cores busy with three cameras, few enough to cost nothing */
+
+#define CHUNK 16 /* vectors of pixels of which derivatives are taken at a time */
+
+#define CELLS_PER_OCTAVE 64
+#define CELL_BITS 17                       /* of a float's 23, those within a cell */
+#define FIRST_CELL (0x3f800000u >> CELL_BITS) /* that of 1.0 */
+#define MOST_OCTAVES 40
+#define TABLE_CELLS (MOST_OCTAVES * CELLS_PER_OCTAVE)
+
+enum { FORWARD, BACKWARD, PRODUCTS };
+enum { FORWARD_SUMS = 2, BACKWARD_SUMS = 5, PRODUCTS_SUMS = 22 };
+static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS};
+
+/* A call's arguments: cpu.py has the same list. Shapes are those of contract.py, view = batch * camera. */
+typedef struct {
+    int64_t job, views, cameras, vertices, height, width;
+    double cutoff, threshold, outside, robust;
+    const void *centre, *sigma, *iota, *rho, *images, *shares;
+    const void *up_image, *up_overlap, *up_mass;
+    void *owner, *image, *overlap, *mass, *gram, *slope, *loss;
+    void *sums;     /* (view, BANDS, vertex, SUMS[job]): each band's own */
+    double *losses; /* (view, BANDS) */
+    int64_t next;   /* the next band to be done */
+} scene;
+
+#define REAL double
+#define LANES 1
+#define NAME(name) name##_double
+#define SQUARE_ROOT sqrt
+#include "_kernel.h"
+#undef SQUARE_ROOT
+
+#define SQUARE_ROOT sqrtf
+#ifdef VECTORS
+#define REAL float
+#define LANES 4
+#define NAME(name) name##_float
+#include "_kernel.h"
+#else
+#define REAL float
+#define LANES 1
+#define NAME(name) name##_float
+#include "_kernel.h"
+#endif
+
+#if defined(VECTORS) && (defined(__x86_64__) || defined(_M_X64))
+#define WIDER
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define REAL float
+#define LANES 8
+#define NAME(name) name##_avx2
+#include "_kernel.h"
+#ifdef __clang__
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")
+#endif
+#define REAL float
+#define LANES 8
+#define NAME(name) name##_avx512
+#include "_kernel.h"
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+typedef struct {
+    const char *name;
+    size_t (*room_size)(const scene *);
+    void (*work)(scene *, char *);
+    void (*gather)(const scene *);
+} version;
+
+#define VERSION(suffix) {#suffix, room_size_##suffix, work_##suffix, gather_##suffix}
+static const version double_version = VERSION(double);
+static const version float_versions[] = {
+    VERSION(float),
+#ifdef WIDER
+    VERSION(avx2),
+    VERSION(avx512),
+#endif
+};
+
+/* The best version that this machine runs, at most `most` (for tests; negative: any). */
+static const version *chosen(int most) {
+    int best = 0;
+#ifdef WIDER
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        best = 1;
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+            best = 2;
+    }
+#endif
+    return float_versions + (most >= 0 && most < best ? most : best);
+}
+
+static const version *of(int doubles, int most) { return doubles ? &double_version : chosen(most); }
+
+EXPORT int64_t midline3d_bands(void) { return BANDS; }
+
+EXPORT int64_t midline3d_scene_size(void) { return sizeof(scene); }
+
+EXPORT const char *midline3d_version(int doubles, int most) { return of(doubles, most)->name; }
+
+/* Bytes of memory that each thread needs in `midline3d_work`. */
+EXPORT int64_t midline3d_room(const scene *s, int doubles, int most) { return (int64_t)of(doubles, most)->room_size(s); }
+
+/* Any number of threads may call this at once, each with a room of its own; it returns when no band is left to take. */
+EXPORT void midline3d_work(scene *s, char *room, int doubles, int most) { of(doubles, most)->work(s, room); }
+
+/* To be called once, when all threads are done. */
+EXPORT void midline3d_gather(const scene *s, int doubles, int most) { of(doubles, most)->gather(s); }
+
+/* Windows' linker asks every extension for this. It is never called: ctypes opens the library. */
+EXPORT void *PyInit__kernel(void) { return NULL; }

@@ -1,0 +1,405 @@
+"""The renderer: the reference against plain loops, every body against it, and each corner of the contract."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from midline3d.rendering import (
+    Blobs,
+    Compiled,
+    Objective,
+    Reference,
+    Rendering,
+    Windows,
+    cpu,
+    operator,
+    products,
+    reference,
+    render,
+    select_body,
+)
+
+CUTOFF = 3e-3
+# Largest error of a tensor, relative to its largest value. float32: the compiled body reads exp(-x^rho) from a table
+# that is right to 1e-6, and sums thousands of pixels; float64 is rounding alone.
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
+DTYPES = list(TOLERANCE)
+RHOS = [0.6, 1.0, 1.3, 2.5]
+# (batch, cameras, vertices, height, width): odd sizes, smaller than a vector, wider than high, one of everything.
+SIZES = [(1, 3, 12, 40, 40), (2, 2, 7, 37, 53), (3, 1, 1, 5, 3), (1, 1, 40, 90, 17), (1, 2, 5, 1, 64)]
+OBJECTIVES = {
+    "plain": Objective(CUTOFF),
+    "robust": Objective(CUTOFF, robust=0.05),
+    "masked": Objective(CUTOFF, threshold=0.1, outside=0.3),
+    "both": Objective(CUTOFF, threshold=0.2, outside=0.1, robust=0.2),
+}
+
+try:
+    Compiled()
+    MISSING = ""
+except OSError as reason:
+    MISSING = str(reason)
+needs_kernel = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+BODIES = [
+    pytest.param(Windows, id="windows"),
+    pytest.param(Compiled, id="compiled", marks=needs_kernel),
+    pytest.param(lambda: Compiled(widest=0), id="compiled-plainest", marks=needs_kernel),
+]
+
+
+def scene(size=SIZES[0], rho=1.1, dtype=torch.float64, seed=0):
+    """Blobs in and around the images, cut by edges or wholly outside; images and shares of noise."""
+    batch, cameras, vertices, height, width = size
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(low, high, *shape):
+        return (low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)).to(dtype)
+
+    blobs = Blobs(
+        uniform(-0.2, 1.2, batch, cameras, vertices, 2) * torch.tensor([width, height], dtype=dtype),
+        uniform(0.8, 4.0, batch, cameras, vertices),
+        uniform(0.3, 0.9, batch, cameras, vertices),
+        rho * uniform(0.97, 1.03, batch, cameras),
+    )
+    return blobs, uniform(0, 1, batch, cameras, height, width), uniform(0.1, 1, batch, vertices)
+
+
+def single(u, v, sigma=2.0, iota=0.8, rho=1.1, size=(16, 20), dtype=torch.float32):
+    """One view of the given blobs and an image of ones."""
+    u, v = torch.atleast_1d(torch.as_tensor(u, dtype=dtype)), torch.atleast_1d(torch.as_tensor(v, dtype=dtype))
+    sigma, iota = torch.as_tensor(sigma, dtype=dtype), torch.as_tensor(iota, dtype=dtype)
+    blobs = Blobs(
+        torch.stack([u, v], -1)[None, None],
+        sigma.expand(len(u))[None, None].contiguous(),
+        iota.expand(len(u))[None, None].contiguous(),
+        torch.tensor([[rho]], dtype=dtype),
+    )
+    return blobs, torch.ones(1, 1, *size, dtype=dtype)
+
+
+def upstream_of(images, blobs, sums=True):
+    generator = torch.Generator().manual_seed(7)
+    shapes = [images.shape, blobs.sigma.shape, blobs.sigma.shape]
+    parts = [torch.randn(shape, generator=generator, dtype=torch.float64).to(images.dtype) for shape in shapes]
+    return Rendering(parts[0], *(part if sums else torch.zeros_like(part) for part in parts[1:]))
+
+
+def assert_close(actual, expected, dtype, name=""):
+    error = (actual - expected).abs().max() / expected.abs().max().clamp(min=1e-6)
+    assert error < TOLERANCE[dtype], f"{name}: {error:.2e}"
+
+
+def loops(blobs, images, shares, objective):
+    """The contract, pixel by pixel, in Python numbers: (image, owner, overlap, mass, loss) of the first view."""
+    centre, sigma, iota = (tensor[0, 0].numpy() for tensor in (blobs.centre, blobs.sigma, blobs.iota))
+    rho, image, shares = float(blobs.rho[0, 0]), images[0, 0].numpy(), shares[0].numpy()
+    height, width = image.shape
+    best, owner = np.zeros((height, width)), np.full((height, width), -1)
+    overlap, mass, loss = np.zeros(len(sigma)), np.zeros(len(sigma)), 0.0
+    for j in range(height):
+        for i in range(width):
+            peak = 0.0
+            for n, (u, v) in enumerate(centre):
+                shape = math.exp(-((((i - u) ** 2 + (j - v) ** 2) / (2 * sigma[n] ** 2)) ** rho))
+                if shape < objective.cutoff:
+                    continue
+                overlap[n] += iota[n] * shape * image[j, i]
+                mass[n] += iota[n] * shape
+                peak = max(peak, shares[n] * shape)
+                if iota[n] * shape > best[j, i]:
+                    best[j, i], owner[j, i] = iota[n] * shape, n
+            mask = 1.0 if peak >= objective.threshold else objective.outside
+            residual = math.log1p(best[j, i]) - math.log1p(mask * image[j, i])
+            c = objective.robust
+            loss += residual**2 if math.isinf(c) else c**2 * math.log1p((residual / c) ** 2)
+    return best, owner, overlap, mass, np.array(loss)
+
+
+@pytest.mark.parametrize("rho", RHOS)
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_reference_is_the_equations(rho, objective):
+    blobs, images, shares = scene((1, 1, 4, 11, 9), rho)
+    image, owner, overlap, mass, loss = map(torch.as_tensor, loops(blobs, images, shares, objective))
+    rendering, owners = Reference().forward(blobs, images, CUTOFF)
+    result = Reference().products(blobs, images, shares, objective)
+    torch.testing.assert_close(rendering.image[0, 0], image)
+    assert torch.equal(owners[0, 0].long(), owner)
+    for part in (rendering, result):
+        torch.testing.assert_close(part.overlap[0, 0], overlap)
+        torch.testing.assert_close(part.mass[0, 0], mass)
+    torch.testing.assert_close(result.loss[0, 0], loss)
+
+
+@pytest.mark.parametrize("rho", RHOS)
+def test_products_are_those_of_the_jacobian(rho):
+    """J' W J and J' W r, with J the derivative of log(1 + R) by all numbers of all blobs, taken automatically."""
+    blobs, images, shares = scene((1, 1, 3, 9, 8), rho)
+    objective = OBJECTIVES["both"]
+
+    def log_render(centre, sigma, iota, rhos):
+        # An exponent for each blob, as the contract counts its derivative blob by blob.
+        stacks = [
+            reference.blob_stack(
+                Blobs(centre[:, :, n : n + 1], sigma[:, :, n : n + 1], iota[:, :, n : n + 1], rhos[:, :, n]),
+                images.shape[-2:],
+                CUTOFF,
+            )
+            for n in range(3)
+        ]
+        return torch.cat(stacks, 2).amax(2).log1p().flatten()
+
+    numbers = (blobs.centre, blobs.sigma, blobs.iota, blobs.rho[..., None].repeat(1, 1, 3))
+    parts = torch.autograd.functional.jacobian(log_render, numbers)
+    jacobian = torch.cat([part.reshape(72, 3, -1) for part in parts], -1)  # (pixel, vertex, 5)
+    residual = log_render(*numbers)
+    peaks = reference.blob_slopes(blobs, images.shape[-2:], CUTOFF)[1][..., 3] * shares[:, None, :, None, None]
+    mask = torch.where(peaks.amax(2) >= objective.threshold, torch.ones_like(images), objective.outside)
+    residual = residual - (mask * images).log1p().flatten()
+    weight = 1 / (1 + (residual / objective.robust) ** 2)
+    result = Reference().products(blobs, images, shares, objective)
+    torch.testing.assert_close(result.gram[0, 0], torch.einsum("pni,p,pnj->nij", jacobian, weight, jacobian))
+    torch.testing.assert_close(result.slope[0, 0], torch.einsum("pni,p->ni", jacobian, weight * residual))
+    between = torch.einsum("pni,p,pmj->nmij", jacobian, weight, jacobian)
+    assert all(between[n, m].abs().max() == 0 for n in range(3) for m in range(3) if n != m)  # one owner a pixel
+
+
+@pytest.mark.parametrize("body", [pytest.param(Reference, id="reference"), *BODIES[:2]])
+@pytest.mark.parametrize("rho", RHOS)
+def test_gradients_are_those_of_finite_differences(body, rho):
+    blobs, images, _ = scene((1, 2, 3, 9, 11), rho, seed=4)
+
+    def parts(*tensors):
+        rendering = render(Blobs(*tensors), images, CUTOFF, body())
+        return rendering.image, rendering.overlap, rendering.mass
+
+    tensors = [tensor.clone().requires_grad_() for tensor in blobs.tensors()]
+    assert torch.autograd.gradcheck(parts, tensors, eps=1e-7, atol=1e-5)
+
+
+def test_operator_has_the_gradients_of_automatic_differentiation():
+    blobs, images, _ = scene()
+    upstream = upstream_of(images, blobs)
+    gradients = []
+    for renderer in (lambda b: render(b, images, CUTOFF, Reference()), lambda b: reference.render(b, images, CUTOFF)):
+        tensors = [tensor.clone().requires_grad_() for tensor in blobs.tensors()]
+        rendering = renderer(Blobs(*tensors))
+        total = sum((getattr(rendering, name) * value).sum() for name, value in vars(upstream).items())
+        gradients.append(torch.autograd.grad(total, tensors))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("rho", RHOS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_body_agrees_with_the_reference(body, dtype, rho, size):
+    blobs, images, shares = scene(size, rho, dtype)
+    exact, exact_images = Blobs(*(tensor.double() for tensor in blobs.tensors())), images.double()
+    expected, expected_owner = Reference().forward(exact, exact_images, CUTOFF)
+    rendering, owner = body().forward(blobs, images, CUTOFF)
+    assert owner.dtype == torch.int32
+    assert torch.equal(owner, expected_owner)
+    for name, value in vars(expected).items():
+        assert_close(getattr(rendering, name), value, dtype, name)
+    for sums in (True, False):
+        upstream = upstream_of(images, blobs, sums)
+        exact_upstream = Rendering(*(part.double() for part in vars(upstream).values()))
+        gradient = Reference().backward(exact, exact_images, owner, exact_upstream, CUTOFF)
+        assert_close(body().backward(blobs, images, owner, upstream, CUTOFF), gradient, dtype, "gradient")
+    for objective in OBJECTIVES.values():
+        expected = Reference().products(exact, exact_images, shares.double(), objective)
+        result = body().products(blobs, images, shares, objective)
+        for name, value in vars(expected).items():
+            assert_close(getattr(result, name), value, dtype, name)
+
+
+@pytest.mark.parametrize("body", [pytest.param(Reference, id="reference"), *BODIES])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+class TestCorners:
+    @pytest.mark.parametrize("rho", RHOS)
+    def test_pixel_on_the_centre(self, body, dtype, rho):
+        """It has the full intensity and no gradient but by it, also where the derivative is infinite."""
+        blobs, images = single(7, 5, rho=rho, dtype=dtype)
+        rendering, owner = body().forward(blobs, images, CUTOFF)
+        torch.testing.assert_close(rendering.image[0, 0, 5, 7], blobs.iota[0, 0, 0], rtol=2e-6, atol=0)
+        alone = torch.zeros_like(images)
+        alone[0, 0, 5, 7] = 1
+        nothing = torch.zeros_like(blobs.sigma)
+        gradient = body().backward(blobs, images, owner, Rendering(alone, nothing, nothing), CUTOFF)
+        torch.testing.assert_close(gradient[0, 0, 0], torch.tensor([0, 0, 0, 1, 0], dtype=dtype), atol=1e-6, rtol=0)
+        result = body().products(blobs, images, torch.ones(1, 1, dtype=dtype), OBJECTIVES["both"])
+        assert all(value.isfinite().all() for value in vars(result).values())
+
+    def test_lowest_vertex_takes_a_tie(self, body, dtype):
+        blobs, images = single([9.3, 6.2, 6.2, 6.2], [3.0, 7.7, 7.7, 7.7], dtype=dtype)
+        rendering, owner = body().forward(blobs, images, CUTOFF)
+        assert set(owner.unique().tolist()) == {-1, 0, 1}
+        gradient = body().backward(blobs, images, owner, upstream_of(images, blobs, sums=False), CUTOFF)
+        assert gradient[0, 0, :2].abs().sum() > 0
+        assert gradient[0, 0, 2:].abs().sum() == 0
+        result = body().products(blobs, images, torch.ones(1, 4, dtype=dtype), OBJECTIVES["plain"])
+        assert result.gram[0, 0, 2:].abs().sum() == 0
+        assert rendering.mass[0, 0, 3] > 0
+
+    @pytest.mark.parametrize("place", [(-1, 4), (20.5, 8), (3, -2.2), (10, 17), (-1.5, -1.5), (21, 17)], ids=str)
+    def test_blob_over_the_edge(self, body, dtype, place):
+        blobs, images = single(*place, dtype=dtype)
+        rendering, _ = body().forward(blobs, images, CUTOFF)
+        far = single(place[0] + 30, place[1] + 30, size=(76, 80), dtype=dtype)
+        whole, _ = Reference().forward(*far, CUTOFF)
+        inside = whole.image[..., 30:46, 30:50]
+        torch.testing.assert_close(rendering.image, inside, atol=2e-6, rtol=0)
+        torch.testing.assert_close(rendering.mass[0, 0, 0], inside.sum(), atol=0, rtol=1e-5)
+
+    @pytest.mark.parametrize("place", [(-9, 5), (5, 30), (1e4, 5), (5, -1e9), (-3e9, 3e9)], ids=str)
+    def test_blob_outside(self, body, dtype, place):
+        self._is_nowhere(body(), *single(*place, dtype=dtype))
+
+    def _is_nowhere(self, body, blobs, images):
+        rendering, owner = body.forward(blobs, images, CUTOFF)
+        assert (owner == -1).all()
+        gradient = body.backward(blobs, images, owner, upstream_of(images, blobs), CUTOFF)
+        result = body.products(blobs, images, blobs.sigma.new_ones(1, 1), OBJECTIVES["masked"])
+        for nothing in (*vars(rendering).values(), gradient, result.gram, result.slope, result.overlap, result.mass):
+            assert nothing.abs().max() == 0
+        loss = (0.3 * images).log1p().square().sum()
+        torch.testing.assert_close(result.loss[0, 0], loss, rtol=1e-5, atol=0)
+
+    def test_unreached_pixels_belong_to_nobody(self, body, dtype):
+        blobs, images = single(4, 4, sigma=0.5, dtype=dtype)
+        rendering, owner = body().forward(blobs, images, CUTOFF)
+        assert ((owner == -1) == (rendering.image == 0)).all()
+        assert (owner == -1).sum() > images.numel() - 25
+
+    @pytest.mark.parametrize("iota", [0.0, 1e-30])
+    def test_blob_without_intensity(self, body, dtype, iota):
+        """It owns nothing where it is nothing, but its mask, a matter of shape, is there."""
+        blobs, images = single([5.2, 5.2], [6.1, 6.1], iota=[iota, 0.0], dtype=dtype)
+        expected = Reference().forward(blobs, images, CUTOFF)[1]
+        _, owner = body().forward(blobs, images, CUTOFF)
+        assert torch.equal(owner, expected)
+        shares = torch.ones(1, 2, dtype=dtype)
+        result = body().products(blobs, images, shares, OBJECTIVES["masked"])
+        exact = Reference().products(blobs, images, shares, OBJECTIVES["masked"])
+        for name, value in vars(exact).items():
+            torch.testing.assert_close(getattr(result, name), value, rtol=1e-4, atol=1e-35)
+
+    @pytest.mark.parametrize("rho", RHOS)
+    def test_blob_smaller_than_a_pixel(self, body, dtype, rho):
+        blobs, images = single([7.0, 3.1, 12.4], [5.0, 3.2, 8.5], sigma=0.3, rho=rho, dtype=dtype)
+        exact, _ = Reference().forward(Blobs(*(tensor.double() for tensor in blobs.tensors())), images.double(), CUTOFF)
+        rendering, _ = body().forward(blobs, images, CUTOFF)
+        for name, value in vars(exact).items():
+            assert_close(getattr(rendering, name), value, dtype, name)
+
+    def test_blob_wider_than_the_image(self, body, dtype):
+        blobs, images = single([7.0, 40.0], [5.0, -30.0], sigma=60.0, dtype=dtype)
+        exact, owners = Reference().forward(
+            Blobs(*(tensor.double() for tensor in blobs.tensors())), images.double(), CUTOFF
+        )
+        rendering, owner = body().forward(blobs, images, CUTOFF)
+        assert torch.equal(owner, owners)
+        for name, value in vars(exact).items():
+            assert_close(getattr(rendering, name), value, dtype, name)
+
+    def test_cut_at_its_share_of_the_peak(self, body, dtype):
+        """Values are cut, not faded: the smallest that is left is just above the cut-off."""
+        blobs, images = single([9.37], [8.21], sigma=1.9, iota=1.0, rho=1.0, size=(17, 19), dtype=dtype)
+        uncut = reference.render(blobs, images).image
+        clear = (uncut / CUTOFF - 1).abs() > 1e-4
+        assert clear.all()  # no pixel of this scene lies on the border, where rounding decides
+        rendering, _ = body().forward(blobs, images, CUTOFF)
+        torch.testing.assert_close(rendering.image, torch.where(uncut >= CUTOFF, uncut, 0.0), atol=2e-6, rtol=0)
+
+
+@needs_kernel
+class TestCompiled:
+    @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+    def test_threads_do_not_change_a_bit(self, dtype):
+        blobs, images, shares = scene((2, 3, 40, 61, 83), dtype=dtype)
+        upstream = upstream_of(images, blobs)
+        before = torch.get_num_threads()
+        results = []
+        try:
+            for threads in (1, 2, 5, 2):
+                torch.set_num_threads(threads)
+                rendering, owner = Compiled().forward(blobs, images, CUTOFF)
+                gradient = Compiled().backward(blobs, images, owner, upstream, CUTOFF)
+                parts = Compiled().products(blobs, images, shares, OBJECTIVES["both"])
+                results.append([*vars(rendering).values(), owner, gradient, *vars(parts).values()])
+        finally:
+            torch.set_num_threads(before)
+        for other in results[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+    def test_batch_does_not_change_a_bit(self):
+        blobs, images, shares = scene((16, 2, 9, 30, 30), dtype=torch.float32)
+        together = Compiled().products(blobs, images, shares, OBJECTIVES["both"])
+        for frame in (0, 7, 15):
+            one = Blobs(*(tensor[frame : frame + 1].contiguous() for tensor in blobs.tensors()))
+            rows = slice(frame, frame + 1)
+            alone = Compiled().products(one, images[rows].contiguous(), shares[rows].contiguous(), OBJECTIVES["both"])
+            for name, value in vars(alone).items():
+                assert torch.equal(value, getattr(together, name)[frame : frame + 1]), name
+
+    def test_position_that_is_no_number_is_nowhere(self):
+        corner = TestCorners()
+        for place in ((math.nan, 5), (5, math.nan), (math.inf, 5), (5, -math.inf), (1e30, 0)):
+            corner._is_nowhere(Compiled(), *single(*place))
+        corner._is_nowhere(Compiled(), *single(5, 5, sigma=math.nan))
+
+    @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -20.0])
+    @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+    @pytest.mark.parametrize("place", [(5, 7), (15, 18)], ids=["on-blob", "beside"])
+    def test_broken_image_does_not_pass_for_a_good_one(self, dtype, value, objective, place):
+        """NaN, or infinite, but never a number; no pixel of a log(1 + I) that does not exist is guessed."""
+        blobs, images = single(7, 5, dtype=dtype)
+        images[(0, 0, *place)] = value
+        result = Compiled().products(blobs, images, torch.ones(1, 1, dtype=dtype), objective)
+        assert not result.loss.isfinite().all()
+
+    def test_sums_carry_the_image_s_nan(self):
+        blobs, images = single(7, 5)
+        images[0, 0, 6, 7] = math.nan
+        rendering, _ = Compiled().forward(blobs, images, CUTOFF)
+        assert rendering.overlap.isnan().all()
+        assert rendering.mass.isfinite().all()
+
+    def test_rejects_what_it_cannot_read(self):
+        blobs, images = single(7, 5)
+        with pytest.raises(ValueError, match=r"cutoff is 0.0"):
+            Compiled().forward(blobs, images, 0.0)
+        with pytest.raises(ValueError, match="contiguous"):
+            Compiled().forward(blobs, images.mT.contiguous().mT, CUTOFF)
+        with pytest.raises(TypeError, match=r"images torch.float64"):
+            Compiled().forward(blobs, images.double(), CUTOFF)
+        with pytest.raises(ValueError, match="meta"):
+            Compiled().forward(Blobs(*(tensor.to("meta") for tensor in blobs.tensors())), images.to("meta"), CUTOFF)
+
+    def test_is_chosen_for_the_cpu(self):
+        assert isinstance(select_body("cpu"), Compiled)
+        blobs, images, shares = scene(dtype=torch.float32)
+        chosen = products(blobs, images, shares, OBJECTIVES["both"])
+        again = Compiled().products(blobs, images, shares, OBJECTIVES["both"])
+        assert torch.equal(chosen.gram, again.gram)
+
+
+def test_falls_back_and_says_so_once(monkeypatch):
+    def missing():
+        raise OSError("the compiled renderer was not built with this installation")
+
+    monkeypatch.setattr(cpu, "_library", missing)
+    operator.select_body.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="C compiler"):
+            assert isinstance(select_body("cpu"), Windows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            select_body("cpu")
+    finally:
+        operator.select_body.cache_clear()
