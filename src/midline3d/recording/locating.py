@@ -31,11 +31,17 @@ class Candidates:
     """(thing,) summed optical density, px^2: nearly the same in all views and postures of one animal."""
     box: Array
     """(thing, 4) left, top, right, bottom, px of the full frame."""
+    name: NDArray[np.int64]
+    """(thing,) its number in `label`."""
     label: NDArray[np.int32]
-    """(height, width) of the shrunken picture: 1 + the thing's index, 0 elsewhere."""
+    """(height, width) of the shrunken picture: the numbers of the things."""
 
     def __len__(self) -> int:
         return len(self.mass)
+
+    def pixels(self, choice: int) -> NDArray[np.bool_]:
+        """Where one of the things is in the shrunken picture; nowhere for ABSENT."""
+        return np.zeros(self.label.shape, np.bool_) if choice == ABSENT else self.label == self.name[choice]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,41 +74,33 @@ def noise_of(signal: Field) -> float:
     return float(1.4826 * np.median(np.abs(sample - np.median(sample)))) + 1e-3
 
 
-def candidates(signal: Field, factor: int, settings: LocatingSettings, floor: float = 0.0) -> Candidates:
+def candidates(field: Field, factor: int, settings: LocatingSettings, floor: float = 0.0) -> Candidates:
     """Connected things in a shrunken signal (0 to 255, worm bright), fragments near each other taken as one.
 
     floor: the least peak, in the signal's units, below which nothing is a worm.
     """
-    smooth = cv2.GaussianBlur(signal, (0, 0), settings.smoothing / factor + 0.5)
+    smooth = cv2.GaussianBlur(field, (0, 0), settings.smoothing / factor + 0.5)
     noise = noise_of(smooth)
     low, high = max(settings.low * noise, 0.4 * floor), max(settings.high * noise, floor)
-    mask = (smooth > low).astype(np.uint8)
-    reach = max(1, round(settings.bridge / factor))
-    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
-    joined = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel) if reach > 1 else mask
+    mask = cv2.compare(smooth, low, cv2.CMP_GT)
+    reach = round(settings.bridge / factor)
+    joined = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((reach, reach), np.uint8)) if reach > 1 else mask
     number, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_32S)
-    rows, columns = np.nonzero(mask)
-    owner = labels[rows, columns]
-    level = smooth[rows, columns]
-    density = -np.log1p(-np.minimum(level / 255.0, 0.98))
+    places = cv2.findNonZero(mask)
+    columns, rows = (np.zeros((0, 2), np.int32) if places is None else places.reshape(-1, 2)).T
+    owner, level = labels[rows, columns], smooth[rows, columns]
+    strong = np.zeros(number, np.bool_)
+    strong[owner[level > high]] = True
+    density = -np.log1p(-np.minimum(level, 250.0) / 255.0)
     mass = np.bincount(owner, density, number)
-    peak = np.zeros(number)
-    np.maximum.at(peak, owner, level)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        centre = np.stack(
-            [np.bincount(owner, density * columns, number), np.bincount(owner, density * rows, number)], -1
-        )
-        centre = centre / mass[:, None]
-    mass[0] = 0
-    good = np.nonzero((peak > high) & (mass > 0))[0]
-    best = good[np.argsort(-mass[good])][: settings.candidates]
-    renamed = np.zeros(number, np.int32)
-    renamed[best] = np.arange(1, len(best) + 1)
-    left, top, width, height = stats[best, :4].T.astype(float)
-    box = np.stack([left, top, left + width, top + height], -1).reshape(-1, 4) * factor
+    order = np.argsort(-mass * strong)[: settings.candidates]
+    best = order[strong[order] & (order > 0)]
+    sums = np.stack([np.bincount(owner, density * place, number)[best] for place in (columns, rows)], -1)
     # A shrunken pixel's centre is the mean of the centres it was made of.
-    full = centre[best] * factor + (factor - 1) / 2
-    return Candidates(full.reshape(-1, 2), mass[best] * factor**2, box, renamed[labels])
+    centre = sums / mass[best, None] * factor + (factor - 1) / 2
+    left, top, width, height = stats[best, :4].T.astype(np.float64)
+    box = np.stack([left, top, left + width, top + height], -1) * factor
+    return Candidates(centre, mass[best] * factor**2, box, best, labels)
 
 
 def combine(

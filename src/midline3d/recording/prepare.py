@@ -22,6 +22,7 @@ from midline3d.recording.background import Field, shrink
 from midline3d.recording.crops import FORMAT, IMAGES, LOG, MANIFEST, STATUS, Log, Prepared, cut, origins
 from midline3d.recording.description import Recording
 from midline3d.recording.locating import ABSENT, Decider, Found, Places, candidates, combine
+from midline3d.recording.shake import Texture, moved, shake_of, texture_of
 from midline3d.recording.signal import as_bytes, brightness, signal
 from midline3d.recording.sources import Picture, synchronised
 from midline3d.recording.survey import Survey, survey
@@ -175,6 +176,8 @@ class _Waiting:
     frame: int
     pictures: list[Picture]
     light: list[float]
+    shake: list[Array]
+    """Per view, px of the full frame."""
 
 
 def _tracked(
@@ -249,9 +252,8 @@ class _Pass:
             whole = [picture for picture in pictures if picture is not None and picture.any()]
             if len(whole) < len(views):
                 continue
-            places, light = self.places(frame, whole)
-            self.waiting.append(_Waiting(frame, whole, light))
-            decision = decider.add(places)
+            self.waiting.append(_Waiting(frame, whole, [], []))
+            decision = decider.add(self.places(self.waiting[-1]))
             if decision is not None:
                 self.decided(decision)
         for decision in decider.finish():
@@ -262,16 +264,18 @@ class _Pass:
         if progress:
             progress(len(self.frames), len(self.frames))
 
-    def places(self, frame: int, pictures: list[Picture]) -> tuple[Places, list[float]]:
-        """Where the worm may be in one frame, and how bright each view's light is."""
-        seen, light = [], []
-        for view, picture in enumerate(pictures):
-            tone, behind = self.look.tones[view], self.small.at(view, frame)
+    def places(self, waiting: _Waiting) -> Places:
+        """Where the worm may be in one frame; notes how bright each view's light is and how far it has shaken."""
+        seen = []
+        for view, picture in enumerate(waiting.pictures):
+            tone, (behind, texture) = self.look.tones[view], self.small.at(view, waiting.frame)
             small = shrink(picture, self.look.factor)
-            light.append(brightness(small, behind, tone))
-            field = signal(small, behind, tone, light[-1])
+            light = brightness(small, behind, tone)
+            waiting.light.append(light)
+            waiting.shake.append(shake_of(small, texture, light) * self.look.factor)
+            field = signal(small, behind, tone, light)
             seen.append(candidates(field, self.look.factor, self.settings, 0.2 * self.look.peak[view]))
-        return combine(self.cameras, seen, self.look.mass, self.settings), light
+        return combine(self.cameras, seen, self.look.mass, self.settings)
 
     def decided(self, decision: Found) -> None:
         """A frame's place is known, or known not to be."""
@@ -311,10 +315,12 @@ class _Pass:
         if status != "lost":
             self.log.centre[place] = centre
         for view, picture in enumerate(waiting.pictures):
-            behind = cut(self.look.backgrounds[view].at(waiting.frame), corner[view], self.window)
+            behind = _behind(
+                self.look.backgrounds[view].at(waiting.frame), corner[view], self.window, waiting.shake[view]
+            )
             part = cut(picture, corner[view], self.window)
             values = signal(part, behind, self.look.tones[view], waiting.light[view])
-            values[behind == 0] = 0
+            values[cut(np.ones(picture.shape, np.bool_), corner[view], self.window) == 0] = 0
             self.images[place, view] = as_bytes(values, self.gain[view])
             if place % max(1, len(self.frames) // 20) == 0:
                 self.quiet[view].append(values[::2, ::2].ravel() * np.float32(self.gain[view]))
@@ -325,15 +331,23 @@ class _Pass:
         return [sigma for sigma, _ in result], [offset for _, offset in result]
 
 
+def _behind(background: Field, corner: NDArray[np.int64], window: int, shake: Array) -> Field:
+    """The background of a crop, moved as the picture has shaken."""
+    border = 8
+    wide = cut(background, corner - border, window + 2 * border)
+    return np.asarray(moved(wide, shake)[border:-border, border:-border])
+
+
 class _Shrunken:
-    """Shrunken backgrounds at a frame, kept for the frames around it: light drifts slowly."""
+    """Shrunken backgrounds and their texture, kept for the frames around one: light drifts slowly."""
 
     def __init__(self, look: Survey) -> None:
         self.look = look
-        self.kept: dict[int, tuple[int, Field]] = {}
+        self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
 
-    def at(self, view: int, frame: int) -> Field:
+    def at(self, view: int, frame: int) -> tuple[Field, Texture | None]:
         moment = frame // 50
-        if view not in self.kept or self.kept[view][0] != moment:
-            self.kept[view] = (moment, shrink(self.look.backgrounds[view].at(frame), self.look.factor))
-        return self.kept[view][1]
+        if view not in self.kept or (self.kept[view][0] != moment and len(self.look.backgrounds[view].pictures) > 1):
+            small = shrink(self.look.backgrounds[view].at(frame), self.look.factor)
+            self.kept[view] = (moment, small, texture_of(small))
+        return self.kept[view][1:]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
-from midline3d.recording.background import (
-    Background,
-    Field,
-    fill,
-    light_field,
-    masked_median,
-    read_background,
-    shrink,
-)
+from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, shrink
 from midline3d.recording.description import Recording
 from midline3d.recording.locating import ABSENT, Candidates, Decider, Found, candidates, combine, noise_of
+from midline3d.recording.scenery import LIGHT, SEEN, beside_worm, even_light, standing, without_heavy
+from midline3d.recording.shake import THINGS, Texture, moved, shake_of, texture_of
 from midline3d.recording.signal import Side, Tone, brightness, signal, white
 from midline3d.recording.sources import Picture
 from midline3d.settings import LocatingSettings
@@ -71,7 +68,7 @@ def survey(recording: Recording, cameras: rig.Cameras, settings: LocatingSetting
     moments, pictures, founds, frames = [], [], [], []
     tones: tuple[Tone, ...] | None = None
     looks: list[_Look] = []
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         samples = _sample(recording, int(start), int(stop), factor, settings)
         if tones is None:
             tones = _tones(recording, samples)
@@ -163,6 +160,23 @@ class _Look:
     extent: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Sight:
+    """Candidates (sample, view) and the place decided on in each sample."""
+
+    fields: list[list[Field]]
+    """(view, sample)"""
+    seen: list[list[Candidates]]
+    found: list[Found]
+    mass: Array
+    """(camera,) the worm's median mass, NaN where it was never seen."""
+    peak: Array
+
+    def worm(self, sample: int, view: int) -> NDArray[np.bool_]:
+        """Where the worm is in a shrunken sample."""
+        return self.seen[sample][view].pixels(int(self.found[sample].choice[view]))
+
+
 def _look(
     recording: Recording,
     samples: _Samples,
@@ -172,97 +186,85 @@ def _look(
     settings: LocatingSettings,
 ) -> _Look:
     """Background and worm of one stretch, each found with the help of the other."""
-    given = [
-        None if view.background is None else read_background(view.background, view.source.size)
-        for view in recording.views
+    given = _given(recording, samples, tones)
+    views = [
+        _View(stack, tone, factor, settings) if own is None else None
+        for stack, tone, own in zip(samples.small, tones, given, strict=True)
     ]
+    # Against the light alone, only what moves counts; then against the background, everything does.
+    fields = [
+        view.moving() if view is not None else [signal(picture, shrink(own, factor), tone) for picture in stack]
+        for view, stack, tone, own in zip(views, samples.small, tones, given, strict=True)
+    ]
+    sight = _decide(fields, samples, cameras, factor, settings)
+    for _ in range(2):
+        grow = settings.grow * max(_extent(cameras, sight), 20.0)
+        for index, (view, tone) in enumerate(zip(views, tones, strict=True)):
+            if view is not None:
+                behind = view.without_worm(_masks(sight, index, grow / factor), float(sight.mass[index]) / factor**2)
+                fields[index] = [
+                    signal(picture, behind, tone, brightness(picture, behind, tone)) for picture in view.stack
+                ]
+        sight = _decide(fields, samples, cameras, factor, settings)
+    grow = settings.grow * max(_extent(cameras, sight), 20.0)
+    backgrounds = [
+        view.full_size(samples, index, _masks(sight, index, grow / factor)) if view is not None else given[index]
+        for index, view in enumerate(views)
+    ]
+    return _Look(backgrounds, sight.found, sight.mass, sight.peak, _extent(cameras, sight))
+
+
+def _given(recording: Recording, samples: _Samples, tones: tuple[Tone, ...]) -> list[Any]:
+    """Each view's background, where the user gave one or said that there is none; else None."""
     if recording.background == "none":
-        given = [
+        return [
             np.full(stack.shape[1:], 0 if tone.side == "bright" else tone.full, np.float32)
             for stack, tone in zip(samples.full, tones, strict=True)
         ]
-    # Against the light alone, only what moves counts; then against the background, everything does.
-    fields = [
-        _moving(stack, tone) if own is None else [signal(picture, shrink(own, factor), tone) for picture in stack]
-        for stack, tone, own in zip(samples.small, tones, given, strict=True)
+    return [
+        None if view.background is None else read_background(view.background, view.source.size)
+        for view in recording.views
     ]
-    seen, found = _decide(fields, samples, cameras, factor, settings)
-    for _ in range(2):
-        small = []
-        for view, (stack, tone, own) in enumerate(zip(samples.small, tones, given, strict=True)):
-            if own is None:
-                small.append(_without_worm(stack, _masks(seen, found, view, factor, settings), tone, factor, settings))
-            else:
-                small.append(shrink(own, factor))
-        fields = [
-            [signal(picture, behind, tone, brightness(picture, behind, tone)) for picture in stack]
-            for stack, behind, tone in zip(samples.small, small, tones, strict=True)
-        ]
-        seen, found = _decide(fields, samples, cameras, factor, settings)
-    backgrounds = []
-    for view, (own, tone) in enumerate(zip(given, tones, strict=True)):
-        if own is None:
-            own = _full_background(samples, view, _masks(seen, found, view, factor, settings), tone, factor, settings)
-        backgrounds.append(own)
-    mass, peak = _usual(fields, seen, found)
-    return _Look(backgrounds, found, mass, peak, _extent(cameras, seen, found))
-
-
-def _moving(stack: NDArray[np.float32], tone: Tone) -> list[Field]:
-    """Signal against the light, near to where anything ever changes; all of it where nothing does."""
-    middle, _ = masked_median(stack)
-    light = light_field(middle, 0.2)
-    against = np.stack([signal(picture, light, tone) for picture in stack])
-    smooth = np.stack([cv2.GaussianBlur(picture, (0, 0), 1.0) for picture in against])
-    change = np.abs(smooth - np.median(smooth, 0)).max(0)
-    threshold = 6 * noise_of(smooth[0] - smooth[len(smooth) // 2]) if len(smooth) > 1 else np.inf
-    moving = (change > threshold).astype(np.uint8)
-    if moving.sum() < 30:
-        return list(against)
-    near = cv2.dilate(cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((9, 9), np.uint8))
-    return [picture * near for picture in against]
 
 
 def _decide(
     fields: list[list[Field]], samples: _Samples, cameras: rig.Cameras, factor: int, settings: LocatingSettings
-) -> tuple[list[list[Candidates]], list[Found]]:
-    """Candidates (sample, view) and the worm's place in each sample, first with the mass unknown, then known."""
+) -> _Sight:
+    """The worm's place in each sample, first with its mass unknown, then known."""
     seen = [[candidates(view[sample], factor, settings) for view in fields] for sample in range(len(samples.frames))]
-    mass: Array | None = None
-    found: list[Found] = []
-    for _ in range(3):
-        # Between samples far apart in time the worm may be anywhere; its places still hang together in short recordings.
+    sight = _Sight(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
+    for _ in range(2):
+        # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
         gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
         decider = Decider(len(samples.frames), settings, settings.step * gap)
+        mass = None if np.isnan(sight.mass).any() else sight.mass
         for views in seen:
             decider.add(combine(cameras, views, mass, settings))
-        found = decider.finish()
-        mass = _usual(fields, seen, found)[0]
-        if np.isnan(mass).any():
-            mass = None
-    return seen, found
+        sight = _usual(replace(sight, found=decider.finish()))
+    return sight
 
 
-def _usual(fields: list[list[Field]], seen: list[list[Candidates]], found: list[Found]) -> tuple[Array, Array]:
-    """The worm's median mass and peak in each view, NaN where it was never seen."""
+def _usual(sight: _Sight) -> _Sight:
+    """With the worm's median mass and peak in each view."""
     mass, peak = [], []
-    for view, stack in enumerate(fields):
+    for view, stack in enumerate(sight.fields):
         chosen = [
-            (views[view].mass[place.choice[view]], stack[sample][views[view].label == place.choice[view] + 1])
-            for sample, (views, place) in enumerate(zip(seen, found, strict=True))
+            (
+                sight.seen[sample][view].mass[place.choice[view]],
+                np.quantile(stack[sample][sight.worm(sample, view)], 0.95),
+            )
+            for sample, place in enumerate(sight.found)
             if place.choice[view] != ABSENT
         ]
         mass.append(np.median([one for one, _ in chosen]) if chosen else np.nan)
-        peak.append(np.median([np.quantile(values, 0.95) for _, values in chosen]) if chosen else np.nan)
-    return np.array(mass, np.float64), np.array(peak, np.float64)
+        peak.append(np.median([one for _, one in chosen]) if chosen else np.nan)
+    return replace(sight, mass=np.array(mass, np.float64), peak=np.array(peak, np.float64))
 
 
-def _extent(cameras: rig.Cameras, seen: list[list[Candidates]], found: list[Found]) -> float:
+def _extent(cameras: rig.Cameras, sight: _Sight) -> float:
     """px: how far the worm reaches from its projected centre, in nearly all samples and all views."""
-    import torch
-
     reach = []
-    for views, place in zip(seen, found, strict=True):
+    for views, place in zip(sight.seen, sight.found, strict=True):
         if not place.found:
             continue
         centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
@@ -270,67 +272,72 @@ def _extent(cameras: rig.Cameras, seen: list[list[Candidates]], found: list[Foun
             if choice != ABSENT:
                 box = views[view].box[choice]
                 reach.append(max((centre[view] - box[:2]).max(), (box[2:] - centre[view]).max()))
-    return float(np.quantile(reach, 0.95)) if reach else np.nan
+    return float(np.quantile(reach, 0.95)) if reach else 0.0
 
 
-def _masks(
-    seen: list[list[Candidates]], found: list[Found], view: int, factor: int, settings: LocatingSettings
-) -> NDArray[np.bool_]:
+def _masks(sight: _Sight, view: int, grow: float) -> NDArray[np.bool_]:
     """(sample, height, width) where the worm is, or may still be, in the shrunken samples of one view."""
-    reach = max(1, round(settings.grow / factor))
+    reach = max(1, round(grow))
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
-    masks = []
-    for views, place in zip(seen, found, strict=True):
-        label, choice = views[view].label, place.choice[view]
-        worm = (label == choice + 1) if choice != ABSENT else np.zeros_like(label, bool)
-        masks.append(cv2.dilate(worm.astype(np.uint8), kernel) > 0)
-    return np.stack(masks)
+    worms = [sight.worm(sample, view).astype(np.uint8) for sample in range(len(sight.found))]
+    return np.stack([cv2.dilate(worm, kernel) > 0 for worm in worms])
 
 
-def _without_worm(
-    stack: NDArray, masks: NDArray[np.bool_], tone: Tone, factor: int, settings: LocatingSettings
-) -> Field:
-    """Background of a stack of pictures, the worm's pixels left out and filled where nothing else is left."""
-    field, count = masked_median(stack, masks)
-    known = count >= min(3, len(stack))
-    if known.all():
-        return field
-    return fill_light(field, known, tone, settings.fill / factor)
+class _View:
+    """One view's samples on the way to its background."""
+
+    def __init__(self, stack: NDArray[np.float32], tone: Tone, factor: int, settings: LocatingSettings) -> None:
+        self.tone, self.factor = tone, factor
+        self.reach = settings.fill / factor
+        self.raw = stack
+        self.stack = stack
+        self.shakes = np.zeros((len(stack), 2))
+        self.dirt: NDArray[np.bool_] = np.zeros(stack.shape[1:], np.bool_)
+        self.steadied = False
+
+    def moving(self) -> list[Field]:
+        """Signals against the light without what stands still, for a first look at where the worm is."""
+        self._steady(texture_of(masked_median(self.raw)[0], THINGS))
+        fields, things = standing(self.stack, light_field(masked_median(self.stack)[0], LIGHT), self.tone)
+        return [np.where(things, 0, field) for field in fields]
+
+    def without_worm(self, masks: NDArray[np.bool_], mass: float) -> Field:
+        """The shrunken background as far as these masks of the worm tell it."""
+        if not self.steadied:
+            # Without the worm what is left can be trusted to be at rest, however few things there are.
+            self._steady(texture_of(beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)))
+            self.steadied = True
+        fields, things = standing(self.stack, even_light(self.stack, masks, self.reach), self.tone)
+        self.dirt = without_heavy(things, fields, masks, mass)
+        return beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)
+
+    def _steady(self, texture: Texture | None) -> None:
+        """Bring the samples to lie on each other."""
+        self.shakes = np.stack([shake_of(picture, texture, 1.0) for picture in self.raw])
+        self.stack = np.stack([moved(picture, -by) for picture, by in zip(self.raw, self.shakes, strict=True)])
+
+    def full_size(self, samples: _Samples, view: int, masks: NDArray[np.bool_]) -> Field:
+        """The background at full size, strip by strip so that memory stays small."""
+        small = beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)
+        if self.factor == 1:
+            return small
+        height, width = samples.full[view].shape[1:]
+        by = self.shakes * self.factor
+        stack = np.stack([moved(picture, -way) for picture, way in zip(samples.full[view], by, strict=True)])
+        covered = np.stack([_enlarged(mask.astype(np.uint8), (width, height)) > 0 for mask in masks])
+        field = np.empty((height, width), np.float32)
+        unknown = masks.sum(0) > len(masks) - min(SEEN, len(masks))
+        for top in range(0, height, 256):
+            part = slice(top, top + 256)
+            strip = stack[:, part]
+            if np.abs(samples.light[view] - 1).max() > 1e-3:
+                strip = strip / samples.light[view][:, None, None].astype(np.float32)
+            field[part] = masked_median(strip, covered[:, part])[0]
+        # What was hardly ever seen comes from the shrunken background, where light is filled in.
+        rare = _enlarged(unknown.astype(np.uint8), (width, height)) > 0
+        smooth = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
+        return np.where(rare, smooth, field)
 
 
-def fill_light(field: Field, known: NDArray[np.bool_], tone: Tone, reach: float) -> Field:
-    """The field with its unknown pixels filled from the light around them, dirt around them left out."""
-    light = fill(field, known, reach)
-    away = np.abs(light - cv2.medianBlur(light, 5)) if min(light.shape) > 5 else np.zeros_like(light)
-    smooth = light_field(light, 0.2)
-    spread = 1.4826 * np.median(np.abs((light - smooth)[known][::7])) + 1e-3
-    clean = known & (np.abs(light - smooth - np.median((light - smooth)[known])) < 4 * spread) & (away < 4 * spread)
-    return np.where(known, field, fill(light, clean, reach))
-
-
-def _full_background(
-    samples: _Samples, view: int, masks: NDArray[np.bool_], tone: Tone, factor: int, settings: LocatingSettings
-) -> Field:
-    """The background at full size, strip by strip so that memory stays small."""
-    stack = samples.full[view]
-    height, width = stack.shape[1:]
-    covered = np.stack(
-        [cv2.resize(mask.astype(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST) > 0 for mask in masks]
-    )
-    steady = np.abs(samples.light[view] - 1).max() < 1e-9
-    field, count = np.empty((height, width), np.float32), np.empty((height, width), np.int32)
-    for top in range(0, height, 256):
-        strip = stack[:, top : top + 256]
-        if not steady:
-            strip = strip / samples.light[view][:, None, None].astype(np.float32)
-        field[top : top + 256], count[top : top + 256] = masked_median(strip, covered[:, top : top + 256])
-    known = count >= min(3, len(stack))
-    if known.all():
-        return field
-    small_known = shrink(known.astype(np.float32), factor) > 0.999
-    small = fill_light(shrink(field, factor), small_known, tone, settings.fill / factor)
-    smooth = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
-    return np.where(known, field, smooth)
-
-
-__all__ = ["Survey", "replace", "sample_frames", "survey"]
+def _enlarged(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    return np.asarray(cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST))

@@ -1,0 +1,89 @@
+"""The background of one view, beside the worm: what was ever seen uncovered, static dirt, and light filled in."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.recording.background import Field, Mask, fill, light_field, masked_median
+from midline3d.recording.signal import Tone, signal
+
+LIGHT = 0.2
+"""Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""
+SEEN = 5
+"""Samples in which a pixel must lie free of the worm for their median to count."""
+
+
+def standing(stack: NDArray[np.float32], light: Field, tone: Tone) -> tuple[NDArray[np.float32], Mask]:
+    """Smoothed signals of the samples against the light, and the static things among them, without the worm.
+
+    A worm's inside can be as still as dirt while it hardly leaves its place, but it is fenced in by its own moving edges:
+    what stands still is scenery only if still pixels lead from it to the open background.
+    """
+    fields = np.stack([cv2.GaussianBlur(signal(picture, light, tone), (0, 0), 1.0) for picture in stack])
+    ordered = np.sort(fields, 0)
+    spare = 1 if len(stack) > 7 else 0
+    base, most = ordered[spare], ordered[-1 - spare]
+    noise = float(np.median(most - base)) / 3 + 0.3
+    steepness = np.hypot(cv2.Sobel(base, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(base, cv2.CV_32F, 0, 1, scale=1 / 8))
+    moving = ((most - base) > 6 * noise + 0.4 * steepness).astype(np.uint8)
+    still = 1 - cv2.dilate(
+        cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((3, 3), np.uint8)
+    )
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(still, connectivity=4)
+    open_field = (
+        labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else np.zeros_like(moving) > 0
+    )
+    reached = cv2.dilate(open_field.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+    stands = np.abs(np.median(fields, 0) - np.median(base)) > max(3 * noise, 8.0)
+    things = stands & reached & (moving == 0)
+    return fields, _standing_free(things, (stands | (moving > 0)) & ~things)
+
+
+def _standing_free(things: Mask, worm: Mask) -> Mask:
+    """The things that border on light rather than on what may be worm: the rest are still spots of a worm's side."""
+    number, labels, stats, _ = cv2.connectedComponentsWithStats(things.astype(np.uint8), connectivity=8)
+    free = np.zeros(number, np.bool_)
+    for thing in range(1, number):
+        left, top, width, height = (int(value) for value in stats[thing][:4])
+        part = (slice(max(0, top - 2), top + height + 2), slice(max(0, left - 2), left + width + 2))
+        inside = labels[part] == thing
+        ring = (cv2.dilate(inside.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & ~inside
+        free[thing] = worm[part][ring].mean() < 0.4
+    return free[labels]
+
+
+def without_heavy(things: Mask, fields: NDArray[np.float32], masks: NDArray[np.bool_], mass: float) -> Mask:
+    """Static things less those that are as heavy as a good part of a worm where the worm always is: a worm at rest.
+
+    mass: the worm's usual one, px^2 of these pictures.
+    """
+    _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
+    inside = things & (masks.mean(0) > 0.8)
+    density = -np.log1p(-np.clip(np.median(fields, 0), 0, 250) / 255)
+    weight = np.bincount(labels[inside], density[inside], labels.max() + 1)
+    return things & (weight <= 0.4 * mass)[labels]
+
+
+def beside_worm(stack: NDArray, masks: NDArray[np.bool_], dirt: Mask, reach: float, tone: Tone) -> Field:
+    """Background of a registered stack: the median beside the worm, and light filled in where that was never seen.
+
+    dirt: static things, kept as they are. reach: px over which the light around is averaged.
+    """
+    field, count = masked_median(stack, masks)
+    known = count >= min(SEEN, len(stack))
+    if known.all():
+        return field
+    spot = cv2.dilate(dirt.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+    filled = fill(field, known & ~spot, reach)
+    # Dirt that the worm hardly ever leaves: as it was in the quarter of samples that show most light.
+    bare = np.quantile(stack[:, spot & ~known], 0.75 if tone.side == "dark" else 0.25, axis=0)
+    filled[spot & ~known] = bare
+    return np.where(known, field, filled).astype(np.float32)
+
+
+def even_light(stack: NDArray[np.float32], masks: NDArray[np.bool_] | None, reach: float) -> Field:
+    """The smooth light of a stack of pictures."""
+    field, count = masked_median(stack, masks)
+    return light_field(fill(field, count > 0, reach), LIGHT)

@@ -1,0 +1,101 @@
+"""How far a camera's picture has shaken: static dirt in the background tells, where there is any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.recording.background import Field
+from midline3d.recording.sources import Picture
+
+Array = NDArray[np.float64]
+
+POINTS = 4000
+"""The steepest pixels of a background that are compared: more of them say no more."""
+FEWEST = 150
+"""Fewer steep pixels than this are no dirt to hold on to."""
+CELL = 64
+"""px: steep pixels of one such square count as one thing."""
+THINGS = 8
+"""Things that must agree where the worm may be one of them: it reaches over four or five squares."""
+PRECISION = 0.1
+"""px: a shake that is not known to this is taken as none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Texture:
+    """The steep pixels of a worm-free background."""
+
+    points: NDArray[np.float32]
+    """(point, 2) u, v."""
+    value: NDArray[np.float32]
+    slope: NDArray[np.float32]
+    """(point, 2) grey levels per px."""
+
+
+def texture_of(background: Field, things: int = 1) -> Texture | None:
+    """What of a background can show a shake; None where it is too even, or has fewer than so many things in it."""
+    smooth = cv2.GaussianBlur(background, (0, 0), 0.8)
+    across = cv2.Sobel(smooth, cv2.CV_32F, 1, 0, ksize=3, scale=1 / 8)
+    down = cv2.Sobel(smooth, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8)
+    steepness = np.hypot(across, down)
+    steepness[:3], steepness[-3:], steepness[:, :3], steepness[:, -3:] = 0, 0, 0, 0
+    limit = max(6 * float(np.median(steepness)), 0.5)
+    steep = np.flatnonzero(steepness > limit)
+    if steep.size < FEWEST:
+        return None
+    steep = steep[np.argsort(-steepness.flat[steep])]
+    rows, columns = np.unravel_index(steep, background.shape)
+    cells = rows // CELL * 10_000 + columns // CELL
+    _, first, cell, share = np.unique(cells, return_index=True, return_inverse=True, return_counts=True)
+    if (share >= 15).sum() < things:
+        return None
+    # No thing may outvote the others: the steepest pixels of each.
+    by_cell = np.argsort(cell, kind="stable")
+    rank = np.empty(len(cell), np.int64)
+    rank[by_cell] = np.arange(len(cell)) - np.repeat(np.cumsum(share) - share, share)
+    chosen = rank < POINTS // len(first)
+    rows, columns = rows[chosen], columns[chosen]
+    points = np.stack([columns, rows], -1).astype(np.float32)
+    slope = np.stack([across[rows, columns], down[rows, columns]], -1)
+    return Texture(points, smooth[rows, columns], slope)
+
+
+def shake_of(picture: Field, texture: Texture | None, light: float) -> Array:
+    """(2,) px by which the picture lies beside the background: what was at x is at x + shake."""
+    shake = np.zeros(2)
+    if texture is None:
+        return shake
+    for _ in range(4):
+        place = texture.points + shake.astype(np.float32)
+        seen = _smooth_at(picture, place) / np.float32(light)
+        away = seen - texture.value
+        spread = 1.4826 * float(np.median(np.abs(away - np.median(away)))) + 0.3
+        weight = 1 / (1 + (away / (2 * spread)) ** 2) ** 2
+        normal = (texture.slope * weight[:, None]).T @ texture.slope
+        if np.linalg.eigvalsh(normal)[0] < (spread / PRECISION) ** 2:
+            return np.zeros(2)
+        change = np.linalg.solve(normal.astype(np.float64), (texture.slope * weight[:, None]).T @ away)
+        shake = shake - change
+        if np.abs(shake).max() > 20:
+            return np.zeros(2)
+        if np.abs(change).max() < 0.01:
+            break
+    return shake
+
+
+def _smooth_at(picture: Field, place: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The picture at points between pixels; linear interpolation smooths about as much as the texture was."""
+    return cv2.remap(picture, place[:, None, 0], place[:, None, 1], cv2.INTER_LINEAR)[:, 0]
+
+
+def moved(picture: Picture | Field, by: Array) -> NDArray:
+    """The picture moved by a fraction of a few px."""
+    if not np.abs(by).max() > 0.02:
+        return picture
+    size = (picture.shape[1], picture.shape[0])
+    way = np.array([[1, 0, by[0]], [0, 1, by[1]]])
+    return cv2.warpAffine(picture, way, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
