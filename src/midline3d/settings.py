@@ -55,16 +55,204 @@ class LocatingSettings:
     """MB of frames that may wait for that decision."""
     margin: float = 0.12
     """Of the worm's largest extent, added on every side of the automatic crop: it must never touch the border."""
-    grow: float = 10.0
-    """px of the full frame by which the worm's mask is grown before the background is taken beside it: halo and tips."""
+    grow: float = 0.14
+    """Of the worm's reach, by which its mask is grown before the background is taken beside it: halo and faint tips."""
     fill: float = 16.0
     """px over which the light beside the worm is averaged where the background was never seen without it."""
+
+
+@dataclass(frozen=True)
+class CurveSettings:
+    """The curve, and what no parameter may leave."""
+
+    vertices: int = 128
+    """N."""
+    nodes: int = 40
+    """B-spline nodes of the curvature in the second-order fitter: 40 follow any coil under k_max to 0.01 px, and a
+    step costs a fifth of one with all 128."""
+    circles: float = 3.0
+    """k_max: the tightest constant curvature, in full circles over the body."""
+    length: tuple[float, float] = (0.3, 3.0)
+    """mm. Wide on purpose: the length is learned from the recording."""
+    sigma: tuple[float, float] = (0.8, 25.0)
+    """px."""
+    iota: tuple[float, float] = (0.02, 3.0)
+    """Of the recording's brightest body."""
+    rho: tuple[float, float] = (0.6, 6.0)
+    defocus: float = 8.0
+    """px of blur per mm of depth, either way: stronger than any lens of this field."""
+
+
+@dataclass(frozen=True)
+class PixelSettings:
+    """How a render is held against the images."""
+
+    contrast: float = 8.0
+    """Brightness of the body's middle in r = log(1 + R) - log(1 + I). At 1 (the paper's) the residual is the plain
+    difference, and what the model gets wrong in the dark middle outweighs the whole faint tip; at 8 errors count
+    nearly in proportion, and the ends come out twice as exact."""
+    cutoff: float = 3e-3
+    """Share of its peak under which a blob is cut."""
+    robust: float = 0.7
+    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses most of its pull, the worm's own misfit (0.2) none."""
+    floor: float = 0.5
+    """px: least width of a blob, a pixel's own."""
+
+
+@dataclass(frozen=True)
+class SecondOrderSettings:
+    """The Levenberg-Marquardt fitter."""
+
+    iterations: int = 15
+    """At most, for a tracked frame; 3 to 5 are usual."""
+    first_iterations: int = 60
+    """At most, for a first frame."""
+    settled: float = 0.03
+    """px: a frame has converged once a step moves its vertices by less (root mean square)."""
+    pixels: float = 0.1
+    """Weight of the pixels against all other terms."""
+    smoothness: float = 50.0
+    """Of squared change of angle per segment between neighbours."""
+    size: float = 1.0
+    """Of squared angle per segment."""
+    keep_shift: float = 1e-2
+    """Of squared px of change of the relative shifts since the frame before."""
+    keep_look: float = 0.3
+    """Of squared change of log sigma, log iota, log rho (and of defocus, in px per mm) since the frame before."""
+    keep_length: float = 3e4
+    """Of squared change of log length, once the body has been learned: it is the animal's own."""
+
+
+@dataclass(frozen=True)
+class AdamSettings:
+    """The paper's optimiser: steps of each kind of parameter, when to stop. The hierarchy is the paper's: the curve
+    learns fastest, then the look, then the cameras."""
+
+    steps: int = 200
+    position: float = 2e-3
+    """mm a step."""
+    frame: float = 1e-2
+    curvature: float = 0.127
+    """Per body length: 1e-3 rad per segment."""
+    length: float = 2e-3
+    """mm."""
+    shift: float = 2e-2
+    """px: the cameras' parameters by their effect in the image."""
+    sigma: float = 2e-2
+    """px."""
+    iota: float = 2e-3
+    """Of the brightest body."""
+    rho: float = 2e-3
+    decay: float = 0.8
+    """Of all rates, after `patience` steps without improvement."""
+    patience: int = 5
+    smallest: float = 1e-3
+    """Share of its rate under which no parameter falls."""
+    settled: float = 2e-3
+    """Share of the loss: a frame has converged once `window` steps gain less than that on the `window` before. The
+    original waits for two slow averages to meet and idles through two thirds of its steps."""
+    window: int = 12
+    spread: float = 0.125
+    """Standard deviation of the start vertex n_0 about the middle, as a share of N."""
+    theta: float = 0.1
+    """Theta, the mask's threshold; 0 masks nothing."""
+    outside: float = 0.2
+    """Mask elsewhere."""
+    shift_every: int = 4
+    """alpha: steps between centre-shifts; 0 never shifts."""
+    shift_sensitivity: float = 0.05
+    """beta, as a share of N."""
+    shift_largest: int = 2
+    """gamma, vertices."""
+    sigma_min: float = 1.5
+    """px, the paper's taper."""
+    iota_min: float = 0.15
+    """Of the brightest body, the paper's taper."""
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """omega of every term for Adam (tab. S6), in the units of `losses`."""
+
+    pixels: float = 0.1
+    scores: float = 0.01
+    smoothness: float = 50.0
+    temporal: float = 0.0
+    intersections: float = 0.1
+    size: float = 1.0
+    """Of sum(|K|^2): without it a curve that meets nothing curls up."""
+
+
+@dataclass(frozen=True)
+class StartSettings:
+    """The first frame: random starts in one batch, the best kept."""
+
+    starts: int = 8
+    """In tests 5 of 6 reach the same minimum: 8 fail together once in a million."""
+    steps: int = 240
+    warm_up: int = 140
+    """Steps over which the least length grows to its final value."""
+    length: float = 0.3
+    """mm, of the straight line that each begins as."""
+    polish: int = 3
+    """Best starts that are then fitted to the end, head and tail either way."""
+
+
+@dataclass(frozen=True)
+class BodySettings:
+    """Learning the animal's own constants: where they lie before any image is seen, and how surely."""
+
+    frames: int = 16
+    """Learned from at most so many, spread evenly over the first `span`."""
+    span: int = 90
+    """Frames tracked for learning before the recording itself is: they show the animal from many sides."""
+    sure: float = 2e-3
+    """Weight of the priors: a standard deviation costs as much as 0.02 of squared residual in every frame."""
+    share: float = 0.2
+    share_spread: float = 0.3
+    """Standard deviation of the logarithm, here and below."""
+    bluntness: float = 0.7
+    bluntness_spread: float = 0.35
+    opacity: float = 1.0
+    opacity_spread: float = 0.3
+    depth: float = 0.5
+    """Absorption saturates: twice the way through the body is not twice as dark."""
+    depth_spread: float = 0.3
+    sharp: float = 0.02
+    """mm, sigma of an adult's middle in perfect focus."""
+    sharp_spread: float = 0.4
+    knots: int = 9
+    """Of the tissue's opacity along the body."""
+    tissue_spread: float = 0.2
+    tip_spread: float = 0.1
+    """Of the tissue at the very tips, where it could not be told from the taper."""
+
+
+@dataclass(frozen=True)
+class TrackingSettings:
+    """A recording, frame after frame."""
+
+    fitter: Literal["second-order", "adam"] = "second-order"
+    """How tracked frames are fitted: `adam` is the paper's way, for comparison."""
+    suspect: float = 1.6
+    """Times the usual misfit above which a frame is tried again from other starts, and marked if that does not help."""
+    lost: float = 3.0
+    """Times the usual misfit above which the frame is given up."""
+
 
 @dataclass(frozen=True)
 class Settings:
     """The whole tree. A settings file is TOML with one table per field here."""
 
     locating: LocatingSettings = field(default_factory=LocatingSettings)
+    curve: CurveSettings = field(default_factory=CurveSettings)
+    pixels: PixelSettings = field(default_factory=PixelSettings)
+    second_order: SecondOrderSettings = field(default_factory=SecondOrderSettings)
+    adam: AdamSettings = field(default_factory=AdamSettings)
+    losses: LossWeights = field(default_factory=LossWeights)
+    start: StartSettings = field(default_factory=StartSettings)
+    body: BodySettings = field(default_factory=BodySettings)
+    tracking: TrackingSettings = field(default_factory=TrackingSettings)
 
 
 def validated(record: type[Record], data: dict[str, Any], source: str) -> Record:

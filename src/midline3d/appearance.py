@@ -1,0 +1,181 @@
+"""How the animal looks: sigma, iota and rho per view, tapered to the tips, become blobs.
+
+Two tapers. The paper's falls linearly over a fifth of the body to widths and intensities set by hand. `Profile` is the
+animal's own: its width and opacity along the body, learned once per recording, seen through each view's blur.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from midline3d.cameras import Cameras, depths
+from midline3d.rendering import Blobs
+from midline3d.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Optics:
+    """Where the vertices stand in each view's light and focus. Fixed while a step is solved for, then made anew."""
+
+    stretch: Float[Tensor, "batch camera vertex"]
+    """How much longer light's way through the body is where it points towards the camera, from 1."""
+    beyond: Float[Tensor, "batch camera vertex"]
+    """How much further from the camera a vertex is than the mean of all, mm."""
+
+
+@dataclass(frozen=True)
+class ViewLook:
+    """What the renderer knows of each view."""
+
+    sigma: Float[Tensor, "batch camera"]
+    """px."""
+    iota: Float[Tensor, "batch camera"]
+    defocus: Float[Tensor, "batch camera"]
+    """Blur that a part gains for every mm that it is further away, px per mm."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """sigma-bar and iota-bar of every blob, and their derivatives."""
+
+    sigma: Float[Tensor, "batch camera vertex"]
+    iota: Float[Tensor, "batch camera vertex"]
+    by_view: Float[Tensor, "batch camera vertex 2 3"]
+    """d(sigma-bar, iota-bar) / d(log sigma, log iota, defocus) of the view."""
+
+    def blobs(self, centre: Float[Tensor, "batch camera vertex 2"], rho: Float[Tensor, "batch camera"]) -> Blobs:
+        return Blobs(centre, self.sigma, self.iota, rho)
+
+
+class Taper(Protocol):
+    """How the width and intensity of a view spread over the vertices."""
+
+    def look(self, view: ViewLook, optics: Optics) -> Look: ...
+
+
+@dataclass(frozen=True)
+class PaperTaper:
+    """Linear over a fifth of the body at each end, down to fixed minima (app. C), both ends reaching them exactly."""
+
+    vertices: int
+    sigma_min: float
+    """px."""
+    iota_min: float
+    share: float = 0.2
+
+    def look(self, view: ViewLook, optics: Optics) -> Look:
+        place = torch.linspace(0, 1, self.vertices, dtype=view.sigma.dtype, device=view.sigma.device)
+        taper = (torch.minimum(place, 1 - place) / self.share).clamp(max=1)
+        sigma, iota = view.sigma[..., None], view.iota[..., None]
+        # A view thinner or fainter than the minimum keeps its own value throughout.
+        sigma_min, iota_min = sigma.clamp(max=self.sigma_min), iota.clamp(max=self.iota_min)
+        zero = torch.zeros_like(sigma * taper)
+        return Look(
+            sigma=sigma_min + (sigma - sigma_min) * taper,
+            iota=iota_min + (iota - iota_min) * taper,
+            by_view=_matrix([[sigma * taper, zero, zero], [zero, iota * taper, zero]]),
+        )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers that say how the body tapers and how its opacity runs. All are tensors, so that they can be fitted.
+
+    The width rises from a tip as (1 - (1 - s / share)^2)^bluntness over `share` of the body: 1/2 is an ellipse's
+    blunt end, 1 a pointed one. The opacity is a power of the width there, times what `tissue` says.
+    """
+
+    head_share: Float[Tensor, ""]
+    head_bluntness: Float[Tensor, ""]
+    tail_share: Float[Tensor, ""]
+    tail_bluntness: Float[Tensor, ""]
+    head_opacity: Float[Tensor, ""]
+    """Exponent of the opacity at the head: opacity = width^exponent; 1 where the tissue absorbs evenly."""
+    tail_opacity: Float[Tensor, ""]
+    depth: Float[Tensor, ""]
+    """How the image darkens with the length of light's way through the body: to this power."""
+    tissue: Float[Tensor, " knot"]
+    """log of the opacity against an even tissue, at knots equally spaced from tip to tip."""
+
+    def profile(self, vertices: int) -> tuple[Float[Tensor, " vertex"], Float[Tensor, " vertex"]]:
+        """Width and opacity of every vertex as shares of the body's middle."""
+        place = torch.linspace(0, 1, vertices, dtype=self.head_share.dtype, device=self.head_share.device)
+        head = _end(place, self.head_share, self.head_bluntness)
+        tail = _end(1 - place, self.tail_share, self.tail_bluntness)
+        tissue = (_hats(place, len(self.tissue)) @ self.tissue).exp()
+        return head * tail, head**self.head_opacity * tail**self.tail_opacity * tissue
+
+
+def _hats(place: Tensor, knots: int) -> Tensor:
+    """Piecewise linear interpolation from knots over [0, 1], as a matrix."""
+    at = torch.linspace(0, 1, knots, dtype=place.dtype, device=place.device)
+    return (1 - (place[:, None] - at).abs() * (knots - 1)).clamp(min=0)
+
+
+def _end(place: Tensor, share: Tensor, bluntness: Tensor) -> Tensor:
+    # Not quite 0 at the tip: a power of it must keep finite derivatives.
+    inside = (1 - (1 - (place / share).clamp(max=1)).square()).clamp(min=1e-4)
+    return inside**bluntness
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The animal's own taper: relative width and opacity along the body, blurred as each view is.
+
+    A view's sigma is the width of the body's middle there. What it has above the width of a sharp image is blur,
+    which adds to every part in squares, while the light that a part takes away stays the same: a thin tip out of
+    focus is as wide as the blur and faint.
+    """
+
+    width: Float[Tensor, " vertex"]
+    opacity: Float[Tensor, " vertex"]
+    sharp: Float[Tensor, " camera"]
+    """sigma of the body's middle in perfect focus, px."""
+    depth: Float[Tensor, ""]
+    floor: float = 0.5
+    """px: no blob is thinner, a pixel's own width."""
+
+    def look(self, view: ViewLook, optics: Optics) -> Look:
+        sigma, iota = view.sigma[..., None], view.iota[..., None]
+        sharp = torch.minimum(self.sharp[:, None], sigma)
+        middle = (sigma.square() - sharp.square()).clamp(min=self.floor**2).sqrt()
+        blur = (middle + view.defocus[..., None] * optics.beyond).clamp(min=self.floor)
+        wide = (sharp * self.width).square() + blur.square()
+        spread = wide.sqrt()
+        # The middle of the body, in the mean focus, has the view's own sigma and iota.
+        whole = (sharp.square() + middle.square()).sqrt()
+        faded = iota * self.opacity * self.width * (whole / spread) * optics.stretch**self.depth
+        by_blur = torch.where(blur > self.floor, blur / spread, 0.0)
+        by_sigma = torch.where(sigma > sharp, by_blur * sigma.square() / middle, spread)
+        by_focus = by_blur * optics.beyond
+        zero = torch.zeros_like(spread)
+        return Look(
+            sigma=spread,
+            iota=faded,
+            by_view=_matrix(
+                [
+                    [by_sigma, zero, by_focus],
+                    [faded * (1 - by_sigma / spread), faded, -faded * by_focus / spread],
+                ]
+            ),
+        )
+
+
+def optics(
+    cameras: Cameras,
+    points: Float[Tensor, "batch vertex 3"],
+    tangents: Float[Tensor, "batch vertex 3"],
+    longest: float = 3.0,
+) -> Optics:
+    """Light's way through the body (1 / sin of its angle to the line of sight, bounded by `longest`), and depths."""
+    along = (cameras.rotation[:, :, 2, None] * tangents[:, None]).sum(-1)
+    across = (1 - along.square()).clamp(min=0).sqrt()
+    away = depths(cameras, points)
+    return Optics(1 / across.clamp(min=1 / longest), away - away.mean(-1, keepdim=True))
+
+
+def _matrix(rows: list[list[Tensor]]) -> Tensor:
+    return torch.stack([torch.stack(row, -1) for row in rows], -2)

@@ -1,0 +1,179 @@
+"""The normal equations of a batch of frames, in closed form.
+
+A blob depends on five numbers (u, v, sigma, iota, rho), and the pixels give a 5 x 5 matrix A and a slope b for each
+(`rendering.Products`). With D a blob's derivative by the unknowns, H = sum(D' A D) and g = sum(D' b). The position of a
+vertex enters all views, so its 3 x 3 matrix is summed over the views first: H costs one product of (3 N) x P matrices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from midline3d import curve
+from midline3d.appearance import Look
+from midline3d.cameras import Cameras, projection_jacobian
+from midline3d.rendering import Products
+from midline3d.shapes import Float, Tensor
+from midline3d.state import FrameState
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each unknown stands in a frame's vector.
+
+    move (3, mm), turn (2, rad about M1 and M2 of the middle vertex: about T it would be a gauge), bend (2 per node of
+    the curvature's basis), log length, shift (px), then log sigma, log iota, defocus and log rho of every view.
+    """
+
+    nodes: int
+    axes: int
+    cameras: int
+
+    @property
+    def bend(self) -> slice:
+        return slice(5, 5 + 2 * self.nodes)
+
+    @property
+    def length(self) -> int:
+        return 5 + 2 * self.nodes
+
+    @property
+    def shape_count(self) -> int:
+        """Unknowns that move vertices: all up to the length."""
+        return self.length + 1
+
+    @property
+    def shift(self) -> slice:
+        return slice(self.shape_count, self.shape_count + self.axes)
+
+    @property
+    def look(self) -> slice:
+        """log sigma, log iota, defocus, log rho, each for all views."""
+        return slice(self.shift.stop, self.shift.stop + 4 * self.cameras)
+
+    @property
+    def count(self) -> int:
+        return self.look.stop
+
+
+@dataclass(frozen=True)
+class Basis:
+    """K = basis @ nodes: a smooth curvature has fewer unknowns than vertices."""
+
+    matrix: Float[Tensor, "vertex node"]
+
+    @cached_property
+    def segments(self) -> Float[Tensor, "segment node"]:
+        """Mean curvature of each segment by the nodes (the linear part of `curve.segment_rotations`)."""
+        vertices, nodes = self.matrix.shape
+        flat = torch.zeros(nodes, vertices, 2, dtype=self.matrix.dtype, device=self.matrix.device)
+        flat[..., 0] = self.matrix.mT
+        return curve.segment_rotations(flat)[..., 2].mT * (vertices - 1)
+
+
+def spline_basis(vertices: int, nodes: int, dtype: torch.dtype, device: torch.device | str) -> Basis:
+    """Cubic B-splines with equal knots over the body; as many nodes as vertices gives every vertex its own."""
+    if nodes >= vertices:
+        return Basis(torch.eye(vertices, dtype=dtype, device=device))
+    place = torch.linspace(0, nodes - 3, vertices, dtype=torch.float64)
+    x = (place[:, None] - torch.arange(-1, nodes - 1, dtype=torch.float64)).abs()
+    near = 2 / 3 - x.square() + x**3 / 2
+    far = (2 - x).clamp(min=0) ** 3 / 6
+    return Basis(torch.where(x < 1, near, far).to(dtype=dtype, device=device))
+
+
+def vertex_derivatives(state: FrameState, basis: Basis) -> Float[Tensor, "batch vertex 3 unknown"]:
+    """dP / d(move, turn, bend, log length), the middle vertex held by move and turn."""
+    batch, count = state.points.shape[:2]
+    middle = count // 2
+    points, frames = state.points, state.frames
+    arm = points - points[:, middle : middle + 1]
+    turn = torch.linalg.cross(frames[:, middle].mT[:, None, 1:], arm[:, :, None], dim=-1).mT
+    bend = _bend_derivatives(points, frames, middle) @ basis.segments.to(points.dtype)
+    move = torch.eye(3, dtype=points.dtype, device=points.device).expand(batch, count, 3, 3)
+    return torch.cat([move, turn, bend[:, :, :, 0], bend[:, :, :, 1], arm[..., None]], -1)
+
+
+def _bend_derivatives(
+    points: Float[Tensor, "batch vertex 3"], frames: Float[Tensor, "batch vertex 3 3"], middle: int
+) -> Float[Tensor, "batch vertex 3 2 segment"]:
+    """dP by the mean curvature of each segment: all vertices beyond it, seen from the middle, turn about it."""
+    count = points.shape[1]
+    step = 1 / (count - 1)
+    pivot = (points[:, 1:] + points[:, :-1]) / 2
+    # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
+    axes = torch.stack([frames[:, :-1, :, 2] + frames[:, 1:, :, 2], -frames[:, :-1, :, 1] - frames[:, 1:, :, 1]], 1)
+    axes = axes * (step / 2)
+    vertex = torch.arange(count, device=points.device)[:, None]
+    segment = torch.arange(count - 1, device=points.device)
+    side = ((segment >= middle) & (segment < vertex)).to(points.dtype)
+    side = side - ((segment < middle) & (segment >= vertex)).to(points.dtype)
+    arms = (points[:, :, None] - pivot[:, None]) * side[..., None]
+    turned = torch.linalg.cross(axes[:, :, None], arms[:, None], dim=-1)
+    return turned.permute(0, 2, 4, 1, 3)
+
+
+def shift_and_look_derivatives(
+    state: FrameState, look: Look, cameras: Cameras, layout: Layout
+) -> Float[Tensor, "batch camera vertex 5 unknown"]:
+    """d(u, v, sigma, iota, rho) of every blob by the shifts and by the views' log sigma, log iota, defocus, log rho."""
+    batch, count, vertices = look.sigma.shape
+    axes = layout.axes
+    out = look.sigma.new_zeros(batch, count, vertices, 5, axes + 4 * count)
+    out[..., :2, :axes] = cameras.shift_basis[:, None]
+    for view in range(count):
+        out[:, view, :, 2:4, axes + view : axes + 3 * count : count] = look.by_view[:, view]
+        out[:, view, :, 4, axes + 3 * count + view] = state.rho[:, view, None]
+    return out
+
+
+@dataclass(frozen=True)
+class System:
+    """H and g of each frame's unknowns, and of parameters shared by all frames where there are any."""
+
+    hessian: Float[Tensor, "batch unknown unknown"]
+    gradient: Float[Tensor, "batch unknown"]
+
+
+def assemble(
+    products: Products,
+    places: Float[Tensor, "batch vertex 3 shape"],
+    jacobian: Float[Tensor, "batch camera vertex 2 3"],
+    others: Float[Tensor, "batch camera vertex 5 other"],
+) -> System:
+    """H = sum(D' A D), g = sum(D' b), for unknowns that move vertices and others that act on blobs directly."""
+    gram, slope = products.gram, products.slope
+    batch, _, count = gram.shape[:3]
+    spatial = (jacobian.mT @ (gram[..., :2, :2] @ jacobian)).sum(1)
+    pull = (jacobian.mT @ slope[..., :2, None]).sum(1)
+    pushed = gram @ others
+    crossing = (jacobian.mT @ pushed[..., :2, :]).sum(1)
+    flat = places.reshape(batch, 3 * count, -1)
+    # One product for the shape's own block, its coupling to the others, and its gradient.
+    right = torch.cat([(spatial @ places).reshape_as(flat), crossing.flatten(1, 2), pull.flatten(1, 2)], -1)
+    left = flat.mT @ right
+    own = places.shape[-1]
+    tall = others.flatten(1, 3)
+    corner = tall.mT @ pushed.flatten(1, 3)
+    rest = (tall.mT @ slope.flatten(1)[..., None]).squeeze(-1)
+    coupling = left[..., own:-1]
+    hessian = torch.cat(
+        [torch.cat([left[..., :own], coupling], -1), torch.cat([coupling.mT, corner], -1)],
+        1,
+    )
+    return System(hessian, torch.cat([left[..., -1], rest], -1))
+
+
+def pixel_system(
+    products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
+) -> System:
+    """The pixels' normal equations for all unknowns of every frame."""
+    return assemble(
+        products,
+        vertex_derivatives(state, basis),
+        projection_jacobian(cameras, state.points),
+        shift_and_look_derivatives(state, look, cameras, layout),
+    )

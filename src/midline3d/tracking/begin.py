@@ -1,0 +1,190 @@
+"""How a recording begins: a frame that shows the animal well, the best of many starts, the body learned, the head found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+
+from midline3d.appearance import PaperTaper, Profile, Shape
+from midline3d.cameras import scale
+from midline3d.errors import InputError
+from midline3d.fitting.body import Body, BodyPrior, learn
+from midline3d.fitting.normal import spline_basis
+from midline3d.fitting.second_order import Problem, fit
+from midline3d.fitting.start import first_guesses
+from midline3d.rendering import Objective
+from midline3d.settings import BodySettings, SecondOrderSettings
+from midline3d.shapes import Float, Tensor
+from midline3d.state import FrameState, merged
+from midline3d.tracking.clip import Clip
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Everything that following the animal needs."""
+
+    frame: int
+    state: FrameState
+    """Of that frame, a batch of one."""
+    body: Body
+    taper: Profile
+    head_odds: float
+    """Evidence that keypoint 0 is the head, in natural log odds."""
+
+
+def problem_of(
+    clip: Clip, frames: list[int], taper: Profile, anchor: FrameState, weights: SecondOrderSettings
+) -> Problem:
+    """The second-order problem of a batch of frames."""
+    pixels, curve = clip.settings.pixels, clip.settings.curve
+    return Problem(
+        views=clip.views(frames, pixels.contrast),
+        taper=taper,
+        basis=spline_basis(curve.vertices, curve.nodes, torch.float32, clip.device),
+        objective=Objective(pixels.cutoff, robust=pixels.robust),
+        weights=weights,
+        bounds=clip.bounds(pixels.contrast),
+        shares=torch.ones(len(frames), curve.vertices, device=clip.device),
+        anchor=anchor,
+    )
+
+
+def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
+    """From nothing to a body and a first state."""
+    frame = start_frame(clip)
+    report(f"searching for the worm in frame {clip.prepared.start + frame}")
+    state, body = first_state(clip, frame, generator)
+    frames, states = rehearse(clip, frame, state, body, report)
+    report(f"learning the body from {len(frames)} frames")
+    return learned(clip, frames, states, body)
+
+
+def start_frame(clip: Clip) -> int:
+    """Of some frames spread over the first part, the one in which the animal is spread out most in all views."""
+    found = clip.found
+    if not found:
+        raise InputError(
+            "the worm was found in no frame: run `midline3d check` to see what the cameras show, "
+            "and set `worm` and `background` in recording.toml"
+        )
+    early = found[: clip.settings.body.span]
+    some = sorted({early[round(place)] for place in np.linspace(0, len(early) - 1, 12)})
+    images = clip.views(some, 1.0).images
+    weight = torch.where(images > 0.25, images, 0.0)
+    size = images.shape[-1]
+    place = torch.arange(size, dtype=images.dtype, device=images.device)
+    mass = weight.sum((2, 3)).clamp(min=1e-6)
+    spread = torch.zeros_like(mass)
+    for axis in (2, 3):
+        marginal = weight.sum(axis)
+        mean = (marginal * place).sum(-1) / mass
+        spread = spread + (marginal * (place - mean[..., None]).square()).sum(-1) / mass
+    return some[int(spread.sum(1).argmax())]
+
+
+def first_state(clip: Clip, frame: int, generator: torch.Generator) -> tuple[FrameState, Body]:
+    """The best of many random starts in one frame, fitted to the end with an average animal's body."""
+    settings = clip.settings
+    unit = clip.views([frame], 1.0)
+    rough = PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min)
+    guesses, _ = first_guesses(unit, rough, settings, clip.bounds(1.0), generator)
+    best = guesses[slice(0, settings.start.polish)]
+    best = replace(best, iota=best.iota * settings.pixels.contrast)
+    body = average_body(settings.body, best.length[0])
+    taper = body.profile(settings.curve.vertices, _scales(clip, frame), settings.pixels.floor)
+    free = replace(settings.second_order, keep_length=0.0)
+    problem = problem_of(clip, [frame] * len(best), taper, best, free)
+    done = fit(problem, best, settings.second_order.first_iterations)
+    winner = int(done.energy.argmin())
+    return done.state[[winner]], replace(body, length=done.state.length[winner])
+
+
+def rehearse(
+    clip: Clip, frame: int, state: FrameState, body: Body, report: Report
+) -> tuple[list[int], FrameState]:
+    """Follow the animal through the frames that its body is learned from, both ways from the first."""
+    settings = clip.settings
+    taper = body.profile(settings.curve.vertices, _scales(clip, frame), settings.pixels.floor)
+    # The length may still change, but not from one frame to the next by what a hidden tail would gain.
+    weights = replace(settings.second_order, keep_length=settings.second_order.keep_length * 1e-2)
+    states = {frame: state}
+    near = sorted(clip.found, key=lambda other: abs(other - frame))[: settings.body.span]
+    for other in near[1:]:
+        before = min(states, key=lambda known: abs(known - other))
+        start = clip.carried(states[before], before, other)
+        states[other] = fit(problem_of(clip, [other], taper, start, weights), start, weights.iterations).state
+        report(f"rehearsing {len(states)} of {len(near)} frames")
+    frames = sorted(states)
+    return frames, merged([states[other] for other in frames])
+
+
+def learned(clip: Clip, frames: list[int], states: FrameState, body: Body) -> Beginning:
+    """The body from a choice of the rehearsed frames, and all turned so that the head comes first."""
+    settings = clip.settings
+    count = min(settings.body.frames, len(frames))
+    chosen = np.linspace(0, len(frames) - 1, count).round().astype(int).tolist()
+    some, start = [frames[place] for place in chosen], states[chosen]
+    scales = _scales(clip, some[0])
+    body = replace(body, length=states.length.median())
+    taper = body.profile(settings.curve.vertices, scales, settings.pixels.floor)
+    problem = problem_of(clip, some, taper, start, settings.second_order)
+    result = learn(problem, start, body, body_prior(settings.body, body, count), scales)
+    odds = head_odds(clip, frames, states, result.body)
+    state, body = result.state, result.body
+    if odds < 0:
+        state, body = state.reversed(), replace(body, shape=reversed_shape(body.shape))
+    best = count // 2
+    taper = body.profile(settings.curve.vertices, scales, settings.pixels.floor)
+    return Beginning(some[best], state[[best]], body, taper, abs(odds))
+
+
+def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
+    """An animal as it may be before it is seen, alike at both ends."""
+    share, blunt, opacity = settings.share, settings.bluntness, settings.opacity
+    numbers = [share, blunt, share, blunt, opacity, opacity, settings.depth]
+    tissue = torch.zeros(settings.knots).to(length)
+    shape = Shape(*(torch.tensor(number).to(length) for number in numbers), tissue)
+    return Body(shape, torch.tensor(settings.sharp).to(length), length)
+
+
+def body_prior(settings: BodySettings, body: Body, frames: int) -> BodyPrior:
+    middle = average_body(settings, body.length).numbers()
+    tissue = [settings.tissue_spread] * settings.knots
+    tissue[0] = tissue[-1] = settings.tip_spread
+    taper = [settings.share_spread, settings.bluntness_spread] * 2 + [settings.opacity_spread] * 2
+    spread = torch.tensor([*tissue, *taper, settings.depth_spread, settings.sharp_spread, 10.0]).to(middle)
+    return BodyPrior(middle, settings.sure * frames / spread.square())
+
+
+def head_odds(clip: Clip, frames: list[int], states: FrameState, body: Body) -> float:
+    """How much speaks for keypoint 0 being the head: it is the blunter end, and worms mostly go forwards."""
+    width, opacity = body.shape.profile(states.vertices)
+    mass = width.square() * opacity
+    near = max(1, states.vertices // 10)
+    blunter = float((mass[:near].sum() / mass[-near:].sum()).log())
+    world = clip.world(states, frames)
+    steps = np.diff(frames)
+    middle = slice(states.vertices // 4, 3 * states.vertices // 4)
+    tangent = states.frames[:-1, middle, :, 0].double().cpu()
+    forward = -((world[1:, middle] - world[:-1, middle]) * tangent).sum(-1).mean(1).numpy()
+    forward = forward[steps == 1] / float(body.length) if (steps == 1).any() else np.zeros(1)
+    spread = forward.std() / np.sqrt(len(forward)) + 1e-3
+    return 6.0 * blunter + float(np.clip(forward.mean() / spread, -3, 3))
+
+
+def reversed_shape(shape: Shape) -> Shape:
+    values = {item.name: getattr(shape, item.name) for item in fields(Shape)}
+    for part in ("share", "bluntness", "opacity"):
+        values[f"head_{part}"], values[f"tail_{part}"] = values[f"tail_{part}"], values[f"head_{part}"]
+    return Shape(**{**values, "tissue": shape.tissue.flip(0)})
+
+
+def _scales(clip: Clip, frame: int) -> Float[Tensor, " camera"]:
+    """Magnification of every view, px per mm."""
+    views = clip.views([frame], 1.0)
+    return scale(views.cameras, torch.zeros(1, 1, 3, device=clip.device))[0]

@@ -1,0 +1,87 @@
+"""A recording's prepared crops as the fitters want them: tensors of even brightness, cameras local to each frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from midline3d.fitting.views import Views
+from midline3d.recording import Prepared
+from midline3d.settings import Settings
+from midline3d.shapes import Float, Tensor
+from midline3d.state import Bounds, FrameState
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Frames 0 to len - 1 of the prepared part of a recording."""
+
+    prepared: Prepared
+    settings: Settings
+    brightness: Float[Tensor, " camera"]
+    """Signal of the body's middle in each view, in the crops' units."""
+    device: torch.device
+
+    @staticmethod
+    def of(prepared: Prepared, settings: Settings, device: torch.device) -> Clip:
+        return Clip(prepared, settings, _brightness(prepared).to(device), device)
+
+    def __len__(self) -> int:
+        return len(self.prepared)
+
+    @property
+    def found(self) -> list[int]:
+        """Frames in which the worm was located."""
+        return [frame for frame, status in enumerate(self.prepared.log.status) if status <= 1]
+
+    def centres(self, frames: list[int]) -> Float[Tensor, "batch 3"]:
+        """World coordinates of the frames' local origins, mm, float64."""
+        return torch.from_numpy(np.nan_to_num(self.prepared.log.centre[frames]))
+
+    def views(self, frames: list[int], contrast: float) -> Views:
+        """Images in which the body's middle has the brightness `contrast`, and their cameras."""
+        crops = [self.prepared[frame] for frame in frames]
+        images = torch.from_numpy(np.stack([crop.images for crop in crops])).to(self.device).float()
+        offset = torch.from_numpy(self.prepared.offset).to(images)[:, None, None]
+        images = ((images - offset) / self.brightness[:, None, None]).clamp(0, 2) * contrast
+        origin = torch.from_numpy(np.stack([crop.origin for crop in crops]))
+        cameras = self.prepared.cameras.local(self.centres(frames), origin)
+        return Views(images, cameras.to(torch.float32).to(self.device))
+
+    def bounds(self, contrast: float) -> Bounds:
+        curve = self.settings.curve
+        low, high = curve.iota
+        return Bounds(
+            length=curve.length,
+            sigma=curve.sigma,
+            iota=(low * contrast, high * contrast),
+            rho=curve.rho,
+            defocus=curve.defocus,
+            circles=curve.circles,
+        )
+
+    def carried(self, state: FrameState, old: int, new: int) -> FrameState:
+        """A state of frame `old` told in the local world of frame `new`."""
+        offset = self.centres([old]) - self.centres([new])
+        return state.moved(offset.to(state.points))
+
+    def world(self, state: FrameState, frames: list[int]) -> Float[Tensor, "batch vertex 3"]:
+        """Midlines in world coordinates, mm, float64."""
+        return state.points.double().cpu() + self.centres(frames)[:, None]
+
+
+def _brightness(prepared: Prepared) -> Float[Tensor, " camera"]:
+    """The upper third of what stands clear of the noise, over frames spread through the recording."""
+    located = np.flatnonzero(prepared.log.status == 0)
+    if not len(located):
+        located = np.arange(len(prepared))
+    chosen = located[np.linspace(0, len(located) - 1, min(20, len(located))).round().astype(int)]
+    images = np.stack([prepared[int(frame)].images for frame in chosen]).astype(np.float32)
+    levels = []
+    for camera, (noise, offset) in enumerate(zip(prepared.noise, prepared.offset, strict=True)):
+        view = images[:, camera] - offset
+        body = view[view > max(6 * noise, 0.1 * view.max())]
+        levels.append(float(np.percentile(body, 70)) if len(body) else 255.0)
+    return torch.tensor(levels)

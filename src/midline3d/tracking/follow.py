@@ -1,0 +1,129 @@
+"""Following the animal from one frame to the next, with what to do when a frame does not fit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from midline3d.appearance import optics
+from midline3d.cameras import project
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
+from midline3d.rendering import render
+from midline3d.shapes import Float, Tensor
+from midline3d.state import FrameState, merged
+from midline3d.tracking.begin import Beginning, problem_of
+from midline3d.tracking.clip import Clip
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """One frame's outcome."""
+
+    frame: int
+    """Within the clip."""
+    status: str
+    fit: Fit | None
+    projection: Float[Tensor, "camera vertex 2"] | None
+    """px in the full frames, float64."""
+
+
+def follow(clip: Clip, beginning: Beginning, frames: list[int]) -> Iterator[Tracked]:
+    """The frames in the order given, each from the one before; the first from the beginning's state.
+
+    Frames that were not located, or that no start fits, come out lost and are stepped over.
+    """
+    states: deque[tuple[int, FrameState]] = deque([(beginning.frame, beginning.state)], maxlen=2)
+    usual: deque[float] = deque(maxlen=50)
+    located = set(clip.found)
+    for frame in frames:
+        if frame not in located:
+            status = "unreadable" if clip.prepared.log.status[frame] == 3 else "lost"
+            yield Tracked(frame, status, None, None)
+            continue
+        found, misfit = _fitted(clip, beginning, frame, list(states), usual)
+        settings = clip.settings.tracking
+        level = float(np.median(usual)) if len(usual) >= 5 else np.inf
+        if misfit > settings.lost * level:
+            yield Tracked(frame, "lost", None, None)
+            continue
+        usual.append(misfit)
+        states.append((frame, found.state))
+        status = "suspect" if misfit > settings.suspect * level else "ok"
+        yield Tracked(frame, status, found, _projection(clip, frame, found.state))
+
+
+def _fitted(
+    clip: Clip, beginning: Beginning, frame: int, states: list[tuple[int, FrameState]], usual: deque[float]
+) -> tuple[Fit, float]:
+    """The best fit from where the animal was, or from where it was going; from further off if neither will do."""
+    weights = clip.settings.second_order
+    starts = merged(_predictions(clip, frame, states))
+    anchor = starts[[0]]
+    problem = problem_of(clip, [frame], beginning.taper, anchor, weights)
+    best = _best(problem, starts)
+    found = fit(problem, best, weights.iterations)
+    misfit = _misfit(problem, found.state)
+    limit = clip.settings.tracking.suspect * (float(np.median(usual)) if len(usual) >= 5 else np.inf)
+    if misfit <= limit:
+        return found, misfit
+    others = _further(starts[[0]])
+    many = problem_of(clip, [frame] * len(others), beginning.taper, _repeated(anchor, len(others)), weights)
+    tried = fit(many, others, 2 * weights.iterations)
+    winner = int(tried.energy.argmin())
+    if float(tried.energy[winner]) < float(found.energy):
+        found = fit(problem, tried.state[[winner]], weights.iterations)
+        misfit = _misfit(problem, found.state)
+    return found, misfit
+
+
+def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -> list[FrameState]:
+    """The last state as it was, and carried on by its last motion."""
+    place, last = states[-1]
+    here = clip.carried(last, place, frame)
+    if len(states) < 2 or abs(place - states[-2][0]) != 1 or abs(frame - place) != 1:
+        return [here]
+    before = clip.carried(states[-2][1], states[-2][0], frame)
+    onward = replace(
+        here,
+        points=2 * here.points - before.points,
+        frames=2 * here.frames - before.frames,
+        curvature=2 * here.curvature - before.curvature,
+    )
+    return [here, onward.clamped(clip.bounds(clip.settings.pixels.contrast))]
+
+
+def _best(problem: Problem, starts: FrameState) -> FrameState:
+    """The start with the least energy."""
+    energies = [float(evaluate(problem, starts[[index]]).energy) for index in range(len(starts))]
+    return starts[[int(np.argmin(energies))]]
+
+
+def _further(state: FrameState) -> FrameState:
+    """Starts around a state: moved along the body both ways, and less bent."""
+    few = max(1, state.vertices // 32)
+    moves = [torch.tensor([by], device=state.points.device) for by in (-3 * few, -few, few, 3 * few)]
+    straighter = [replace(state, curvature=state.curvature * share).rebuilt(state.middle()) for share in (0.8, 1.0)]
+    return merged([*(state.shifted(by) for by in moves), *straighter])
+
+
+def _repeated(state: FrameState, count: int) -> FrameState:
+    return state[[0] * count]
+
+
+def _misfit(problem: Problem, state: FrameState) -> float:
+    """Mean squared residual over the pixels that the animal covers or should cover."""
+    cameras, images = problem.views.cameras, problem.views.images
+    look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
+    blobs = look.blobs(project(cameras, state.points, state.shift), state.rho)
+    image = render(blobs, images, problem.objective.cutoff).image
+    covered = image > 0.05 * image.amax()
+    return float((image.log1p() - images.log1p())[covered].square().mean())
+
+
+def _projection(clip: Clip, frame: int, state: FrameState) -> Float[Tensor, "camera vertex 2"]:
+    points = clip.world(state, [frame])
+    return project(clip.prepared.cameras, points, state.shift.double().cpu())[0]

@@ -1,0 +1,113 @@
+"""The job: a recording in, a result out; resumed where it was left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from midline3d.recording import Prepared, Recording, load_recording, prepare
+from midline3d.recording.prepare import fingerprint_of
+from midline3d.settings import Settings, dump_settings
+from midline3d.store import FrameResult, Header, Result
+from midline3d.tracking.begin import begin
+from midline3d.tracking.clip import Clip
+from midline3d.tracking.follow import Tracked, follow
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to reconstruct and how."""
+
+    recording: Path
+    out: Path
+    settings: Settings
+    seed: int = 0
+    device: str = "cpu"
+    frames: tuple[int, int] | None = None
+    """First frame and the one after the last."""
+    shortest: bool = False
+    """Stop at the shortest camera's end instead of refusing unequal lengths."""
+
+
+def reconstruct(job: Job, progress: Progress) -> Path:
+    """The whole job. Returns the path of midline.nc."""
+    recording = load_recording(job.recording, shortest=job.shortest)
+    frames = range(*job.frames) if job.frames else None
+    prepared = prepare(
+        recording,
+        job.settings.locating,
+        job.out / "crops",
+        progress=lambda done, total: progress("locating the worm", done, total),
+        frames=frames,
+    )
+    header = _header(job, recording, prepared)
+    with Result.start(job.out, header) as result:
+        missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
+        if missing:
+            _track(job, prepared, result, missing, progress)
+        return result.consolidate()
+
+
+def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], progress: Progress) -> None:
+    generator = torch.Generator().manual_seed(job.seed)
+    clip = Clip.of(prepared, job.settings, torch.device(job.device))
+    beginning = begin(clip, generator, lambda doing: progress(doing, 0, 0))
+    first = beginning.frame
+    ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
+    done = len(clip) - len(missing)
+    for way in ways:
+        # A frame that is there already is fitted again only where the ones that are missing need it as their start.
+        last = max((place for place, frame in enumerate(way) if frame in set(missing)), default=-1)
+        for tracked in follow(clip, beginning, way[: last + 1]):
+            if prepared.start + tracked.frame not in result.done:
+                result.append(prepared.start + tracked.frame, _record(clip, tracked, beginning.head_odds))
+                done += 1
+            progress("reconstructing", done, len(clip))
+
+
+def _header(job: Job, recording: Recording, prepared: Prepared) -> Header:
+    try:
+        release = version("midline3d")
+    except PackageNotFoundError:
+        release = "0"
+    span = range(prepared.start, prepared.start + len(prepared))
+    return Header(
+        frames=tuple(span),
+        fps=recording.fps,
+        cameras=tuple(view.name for view in recording.views),
+        keypoints=job.settings.curve.vertices,
+        settings=dump_settings(job.settings),
+        inputs={"recording": fingerprint_of(recording, job.settings.locating, span)},
+        seed=job.seed,
+        device=job.device,
+        version=release,
+    )
+
+
+def _record(clip: Clip, tracked: Tracked, head_odds: float) -> FrameResult:
+    if tracked.fit is None or tracked.projection is None:
+        return FrameResult(tracked.status)
+    state = tracked.fit.state
+    contrast = clip.settings.pixels.contrast
+    return FrameResult(
+        status=tracked.status,
+        position=clip.world(state, [tracked.frame])[0].numpy(),
+        confidence=tracked.fit.shares[0].cpu().numpy(),
+        projection=tracked.projection.numpy(),
+        curvature=state.curvature[0].cpu().numpy(),
+        length=float(state.length[0]),
+        sigma=state.sigma[0].cpu().numpy(),
+        iota=(state.iota[0] / contrast).cpu().numpy(),
+        rho=state.rho[0].cpu().numpy(),
+        shift=state.shift[0].cpu().numpy(),
+        loss=float(tracked.fit.energy[0]),
+        loss_terms={name: float(value[0]) for name, value in tracked.fit.terms.items()},
+        steps=int(tracked.fit.iterations[0]),
+    )
