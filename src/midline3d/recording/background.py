@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from midline3d.errors import InputError
 from midline3d.recording.sources import Picture, grey
 
-Field = NDArray[np.float32]
+Field = NDArray[Any]
+"""(height, width) float32."""
 Mask = NDArray[np.bool_]
 
 
@@ -61,18 +63,18 @@ def masked_median(stack: NDArray, covered: NDArray[np.bool_] | None = None) -> t
     Where all are covered the value means nothing and the count says so.
     """
     if covered is None:
-        ordered = _sorted(stack)
+        ordered = sorted_stack(stack)
         middle = (ordered[(len(stack) - 1) // 2].astype(np.float32) + ordered[len(stack) // 2]) / 2
         return middle, np.full(stack.shape[1:], len(stack), np.int32)
     highest = np.iinfo(stack.dtype).max if stack.dtype.kind == "u" else np.inf
-    ordered = _sorted(np.where(covered, stack.dtype.type(highest), stack))
+    ordered = sorted_stack(np.where(covered, stack.dtype.type(highest), stack))
     count = (len(stack) - covered.sum(0)).astype(np.int32)
     lower, upper = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, np.maximum(count - 1, 0))
     halves = [np.take_along_axis(ordered, place[None], 0)[0].astype(np.float32) for place in (lower, upper)]
     return np.where(count > 0, (halves[0] + halves[1]) / 2, 0).astype(np.float32), count
 
 
-def _sorted(stack: NDArray) -> NDArray:
+def sorted_stack(stack: NDArray) -> NDArray:
     """The stack sorted along its first axis by Batcher's network: whole-picture minima and maxima, which vectorise."""
     rows = [layer.copy() for layer in stack]
     number = len(rows)
@@ -101,13 +103,13 @@ def light_field(picture: Field, share: float) -> Field:
     factor = max(1, min(picture.shape) // 256)
     small = cv2.resize(narrow, None, fx=1 / factor, fy=1 / factor, interpolation=cv2.INTER_AREA)
     kernel = max(3, int(share * min(small.shape)) | 1)
-    smooth = cv2.medianBlur(cv2.copyMakeBorder(small, *[kernel] * 4, cv2.BORDER_REFLECT), kernel)
+    smooth = cv2.medianBlur(cv2.copyMakeBorder(small, kernel, kernel, kernel, kernel, cv2.BORDER_REFLECT), kernel)
     smooth = cv2.GaussianBlur(smooth.astype(np.float32), (0, 0), kernel / 6)[kernel:-kernel, kernel:-kernel]
     return cv2.resize(smooth, picture.shape[::-1], interpolation=cv2.INTER_LINEAR) * np.float32(top / 255)
 
 
 def fill(picture: Field, known: Mask, reach: float) -> Field:
-    """The picture with unknown pixels filled by planes fitted to the known ones around each, weighted over `reach` px."""
+    """The picture with its unknown pixels filled by planes fitted to the known ones within about `reach` px of each."""
     rows, columns = np.nonzero(~known.all(1))[0], np.nonzero(~known.all(0))[0]
     if not rows.size:
         return picture
@@ -139,7 +141,7 @@ def _planes(picture: Field, known: Mask, reach: float) -> tuple[Field, Mask]:
     level = np.float32(picture[known].mean()) if known.any() else np.float32(0)
     value = np.where(known, picture - level, 0)
 
-    def around(image: NDArray) -> NDArray[np.float64]:
+    def around(image: Field) -> NDArray[Any]:
         return cv2.GaussianBlur(image.astype(np.float64), (0, 0), reach)
 
     n, sv = around(weight), around(value)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import cv2
 import numpy as np
@@ -27,13 +28,13 @@ class Candidates:
 
     centre: Array
     """(thing, 2) px of the full frame."""
-    mass: Array
+    mass: NDArray[Any]
     """(thing,) summed optical density, px^2: nearly the same in all views and postures of one animal."""
     box: Array
     """(thing, 4) left, top, right, bottom, px of the full frame."""
     name: NDArray[np.int64]
     """(thing,) its number in `label`."""
-    label: NDArray[np.int32]
+    label: NDArray[Any]
     """(height, width) of the shrunken picture: the numbers of the things."""
 
     def __len__(self) -> int:
@@ -82,7 +83,7 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     smooth = cv2.GaussianBlur(field, (0, 0), settings.smoothing / factor + 0.5)
     noise = noise_of(smooth)
     low, high = max(settings.low * noise, 0.4 * floor), max(settings.high * noise, floor)
-    mask = cv2.compare(smooth, low, cv2.CMP_GT)
+    mask = (smooth > low).astype(np.uint8)
     reach = round(settings.bridge / factor)
     joined = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((reach, reach), np.uint8)) if reach > 1 else mask
     number, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_32S)
@@ -155,7 +156,7 @@ def _triangulated(cameras: rig.Cameras, views: Sequence[Candidates], choice: NDA
     for pattern in np.unique(seen, axis=0):
         rows = np.nonzero((seen == pattern).all(1))[0]
         used = np.nonzero(pattern)[0]
-        pixels = np.stack([views[view].centre[choice[rows, view]] for view in used], 1)
+        pixels = np.stack([views[int(view)].centre[choice[rows, view]] for view in used], 1)
         part = subset(cameras, used)
         points = rig.triangulate(part, torch.from_numpy(pixels), steps=1)
         gap = rig.project(part, points[:, None])[:, :, 0].numpy() - pixels

@@ -78,7 +78,8 @@ def _checked(frames: range | None, recording: Recording) -> range:
         return range(recording.count)
     if not 0 <= frames.start < frames.stop <= recording.count:
         raise InputError(
-            f"frames {frames.start}:{frames.stop} were asked for, but the recording has 0:{recording.count}; choose others"
+            f"frames {frames.start}:{frames.stop} were asked for, but the recording has 0:{recording.count}; "
+            "choose a part of those"
         )
     return frames
 
@@ -199,7 +200,7 @@ def _usual_centre(recording: Recording, look: Survey) -> Array:
     points = [place.point for place in look.found if place.found]
     if not points:
         raise InputError(
-            f"{recording.path}: no worm was found that the views agree on in any of {len(look.frames)} frames looked at; "
+            f"{recording.path}: in none of {len(look.frames)} frames looked at do the views agree on a worm; "
             "run midline3d check to see why (polarity, calibration, order of the cameras)"
         )
     return np.median(points, 0)
@@ -315,9 +316,8 @@ class _Pass:
         if status != "lost":
             self.log.centre[place] = centre
         for view, picture in enumerate(waiting.pictures):
-            behind = _behind(
-                self.look.backgrounds[view].at(waiting.frame), corner[view], self.window, waiting.shake[view]
-            )
+            background = self.look.backgrounds[view].at(waiting.frame)
+            behind = _behind(background, corner[view], self.window, waiting.shake[view])
             part = cut(picture, corner[view], self.window)
             values = signal(part, behind, self.look.tones[view], waiting.light[view])
             values[cut(np.ones(picture.shape, np.bool_), corner[view], self.window) == 0] = 0

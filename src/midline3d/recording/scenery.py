@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.recording.background import Field, Mask, fill, light_field, masked_median
+from midline3d.recording.background import Field, Mask, fill, light_field, masked_median, sorted_stack
 from midline3d.recording.signal import Tone, signal
 
 LIGHT = 0.2
@@ -15,28 +15,24 @@ SEEN = 5
 """Samples in which a pixel must lie free of the worm for their median to count."""
 
 
-def standing(stack: NDArray[np.float32], light: Field, tone: Tone) -> tuple[NDArray[np.float32], Mask]:
-    """Smoothed signals of the samples against the light, and the static things among them, without the worm.
+def standing(stack: Field, light: Field, tone: Tone) -> tuple[Field, Mask]:
+    """Smoothed signals of the samples against the light, and the static things in them, without the worm.
 
-    A worm's inside can be as still as dirt while it hardly leaves its place, but it is fenced in by its own moving edges:
+    A worm's inside can be as still as dirt while it hardly leaves its place, but its own moving edges fence it in:
     what stands still is scenery only if still pixels lead from it to the open background.
     """
     fields = np.stack([cv2.GaussianBlur(signal(picture, light, tone), (0, 0), 1.0) for picture in stack])
-    ordered = np.sort(fields, 0)
+    ordered = sorted_stack(fields)
     spare = 1 if len(stack) > 7 else 0
     base, most = ordered[spare], ordered[-1 - spare]
     noise = float(np.median(most - base)) / 3 + 0.3
-    steepness = np.hypot(cv2.Sobel(base, cv2.CV_32F, 1, 0, scale=1 / 8), cv2.Sobel(base, cv2.CV_32F, 0, 1, scale=1 / 8))
-    moving = ((most - base) > 6 * noise + 0.4 * steepness).astype(np.uint8)
-    still = 1 - cv2.dilate(
-        cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((3, 3), np.uint8)
-    )
-    _, labels, stats, _ = cv2.connectedComponentsWithStats(still, connectivity=4)
-    open_field = (
-        labels == 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else np.zeros_like(moving) > 0
-    )
-    reached = cv2.dilate(open_field.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
-    stands = np.abs(np.median(fields, 0) - np.median(base)) > max(3 * noise, 8.0)
+    slopes = (cv2.Sobel(base, cv2.CV_32F, across, 1 - across, scale=1 / 8) for across in (1, 0))
+    moving = ((most - base) > 6 * noise + 0.4 * np.hypot(*slopes)).astype(np.uint8)
+    fence = cv2.dilate(cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((3, 3), np.uint8))
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(1 - fence, connectivity=4)
+    largest = 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else -1
+    reached = cv2.dilate((labels == largest).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+    stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > max(3 * noise, 8.0)
     things = stands & reached & (moving == 0)
     return fields, _standing_free(things, (stands | (moving > 0)) & ~things)
 
@@ -54,7 +50,7 @@ def _standing_free(things: Mask, worm: Mask) -> Mask:
     return free[labels]
 
 
-def without_heavy(things: Mask, fields: NDArray[np.float32], masks: NDArray[np.bool_], mass: float) -> Mask:
+def without_heavy(things: Mask, fields: Field, masks: NDArray[np.bool_], mass: float) -> Mask:
     """Static things less those that are as heavy as a good part of a worm where the worm always is: a worm at rest.
 
     mass: the worm's usual one, px^2 of these pictures.

@@ -29,10 +29,10 @@ PRECISION = 0.1
 class Texture:
     """The steep pixels of a worm-free background."""
 
-    points: NDArray[np.float32]
+    points: Field
     """(point, 2) u, v."""
-    value: NDArray[np.float32]
-    slope: NDArray[np.float32]
+    value: Field
+    slope: Field
     """(point, 2) grey levels per px."""
 
 
@@ -87,7 +87,7 @@ def shake_of(picture: Field, texture: Texture | None, light: float) -> Array:
     return shake
 
 
-def _smooth_at(picture: Field, place: NDArray[np.float32]) -> NDArray[np.float32]:
+def _smooth_at(picture: Field, place: Field) -> Field:
     """The picture at points between pixels; linear interpolation smooths about as much as the texture was."""
     return cv2.remap(picture, place[:, None, 0], place[:, None, 1], cv2.INTER_LINEAR)[:, 0]
 

@@ -10,17 +10,17 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 
-Picture = NDArray[np.uint8] | NDArray[np.uint16]
+Picture = NDArray[Any]
+"""(height, width) grey, uint8 or uint16."""
 Item = TypeVar("Item")
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
@@ -172,10 +172,10 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path.name.lower()) if part]
 
 
-def ahead(items: Iterator[Item], depth: int) -> Iterator[Item]:
+def ahead(items: Iterator[Item], depth: int) -> Generator[Item, None, None]:
     """The same items, made by a thread that works up to `depth` of them ahead."""
     done = object()
-    waiting: queue.Queue[object] = queue.Queue(maxsize=max(1, depth))
+    waiting: queue.Queue[Any] = queue.Queue(maxsize=max(1, depth))
     stopped = threading.Event()
 
     def offer(item: object) -> bool:
@@ -190,12 +190,12 @@ def ahead(items: Iterator[Item], depth: int) -> Iterator[Item]:
     def work() -> None:
         try:
             for item in items:
-                if not offer((item, None)):
+                if not offer(item):
                     break
             else:
                 offer(done)
         except BaseException as fault:
-            offer((None, fault))
+            offer(fault)
         finally:
             if hasattr(items, "close"):
                 items.close()
@@ -204,10 +204,9 @@ def ahead(items: Iterator[Item], depth: int) -> Iterator[Item]:
     thread.start()
     try:
         while (got := waiting.get()) is not done:
-            item, fault = got  # type: ignore[misc]
-            if fault is not None:
-                raise fault
-            yield item
+            if isinstance(got, BaseException):
+                raise got
+            yield got
     finally:
         stopped.set()
         thread.join()
@@ -226,8 +225,7 @@ def synchronised(
             yield frame, [next(stream, (0, None))[1] for stream in streams]
     finally:
         for stream in streams:
-            with closing(stream):  # type: ignore[type-var]
-                pass
+            stream.close()
 
 
 def decoding_threads(cameras: int) -> int:

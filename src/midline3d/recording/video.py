@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class VideoSource:
         place = bisect_right(self._keys, index)
         return self._keys[place - 1] if place else 0
 
-    def _decode(self, start: int) -> Iterator[tuple[int, Picture | None]]:
+    def _decode(self, start: int) -> Generator[tuple[int, Picture | None], None, None]:
         """Readable frames from `start` on, by rising index."""
         import av
 
