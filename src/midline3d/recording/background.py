@@ -7,6 +7,7 @@ nowhere is filled from the smooth light around it. Static dirt, seen uncovered, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,18 +30,18 @@ class Background:
 
     moments: NDArray[np.float64]
     """Frames."""
-    pictures: tuple[Field, ...]
-    """(height, width) each."""
+    pictures: Field
+    """(moment, height, width), perhaps still on disk."""
 
-    def at(self, frame: float) -> Field:
-        """The background at one frame."""
+    def at(self, frame: float, part: Callable[[Field], Field] = np.asarray) -> Field:
+        """The background at one frame, or the part of it that `part` takes out."""
         if len(self.pictures) == 1 or frame <= self.moments[0]:
-            return self.pictures[0]
+            return part(self.pictures[0])
         if frame >= self.moments[-1]:
-            return self.pictures[-1]
+            return part(self.pictures[-1])
         after = int(np.searchsorted(self.moments, frame))
-        share = (frame - self.moments[after - 1]) / (self.moments[after] - self.moments[after - 1])
-        return cv2.addWeighted(self.pictures[after - 1], 1 - share, self.pictures[after], share, 0)
+        share = float((frame - self.moments[after - 1]) / (self.moments[after] - self.moments[after - 1]))
+        return cv2.addWeighted(part(self.pictures[after - 1]), 1 - share, part(self.pictures[after]), share, 0)
 
 
 def read_background(path: Path, size: tuple[int, int]) -> Field:
@@ -142,7 +143,7 @@ def _planes(picture: Field, known: Mask, reach: float) -> tuple[Field, Mask]:
     value = np.where(known, picture - level, 0)
 
     def around(image: Field) -> NDArray[Any]:
-        return cv2.GaussianBlur(image.astype(np.float64), (0, 0), reach)
+        return cv2.GaussianBlur(image, (0, 0), reach).astype(np.float64)
 
     n, sv = around(weight), around(value)
     enough = n > 1e-2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from midline3d.calibration import Calibration
 
 Array = NDArray[np.float64]
 
-FORMAT = 1
+IMAGES, LOG, MANIFEST = "crops.npy", "frames.npz", "manifest.json"
+
+FORMAT = 2
 """Raised whenever prepared crops change their meaning."""
 
 STATUS = ("ok", "suspect", "lost", "unreadable")
@@ -54,8 +57,12 @@ class Log:
     """(frame, camera) whether the worm was found in this view."""
     light: Array
     """(frame, camera) brightness against the background's."""
+    shake: Array
+    """(frame, camera, 2) px by which each picture lies beside its background."""
     sharpness: Array
-    """(frame, camera) focus: the steepest edges of the worm against its peak, 1/px."""
+    """(frame, camera) focus: the steepest slopes of the crop against its height, 1/px."""
+    reach: Array
+    """(frame,) px: how far the worm reaches from its projected centre in any view."""
 
     @staticmethod
     def blank(frames: int, cameras: int) -> Log:
@@ -67,7 +74,9 @@ class Log:
             residual=np.full(frames, np.nan),
             seen=np.zeros((frames, cameras), np.bool_),
             light=np.full((frames, cameras), np.nan),
+            shake=np.full((frames, cameras, 2), np.nan),
             sharpness=np.full((frames, cameras), np.nan),
+            reach=np.full(frames, np.nan),
         )
 
 
@@ -111,7 +120,25 @@ class Prepared(Sequence[FrameCrops]):
         )
 
 
-IMAGES, LOG, MANIFEST = "crops.npy", "frames.npz", "manifest.json"
+class CropWriter:
+    """Writes crops.npy frame by frame with plain writes: a memory map would count all of it as memory in use."""
+
+    def __init__(self, folder: Path, frames: int, cameras: int, window: int) -> None:
+        self.file = (folder / IMAGES).open("wb")
+        header = {"descr": "|u1", "fortran_order": False, "shape": (frames, cameras, window, window)}
+        np.lib.format.write_array_header_1_0(self.file, header)
+        self.start, self.step = self.file.tell(), cameras * window * window
+        self.file.truncate(self.start + frames * self.step)  # frames never written are 0
+
+    def write(self, place: int, crops: NDArray[np.uint8]) -> None:
+        """Put a frame's (camera, w, w) crops in their place."""
+        self.file.seek(self.start + place * self.step)
+        self.file.write(crops.tobytes())
+
+    def close(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
 
 
 def cut(picture: NDArray, origin: NDArray[np.int64], window: int) -> NDArray:
@@ -131,3 +158,9 @@ def origins(cameras: rig.Cameras, centre: Array, window: int) -> NDArray[np.int6
     """(camera, 2) first pixels of the windows around a point's projections."""
     pixels = rig.project(cameras, torch.from_numpy(centre)[None, None])[0, :, 0].numpy()
     return np.rint(pixels - (window - 1) / 2).astype(np.int64)
+
+
+def inside(shape: tuple[int, ...], origin: NDArray[np.int64], window: int) -> NDArray[np.bool_]:
+    """(w, w) whether each pixel of a window lies inside a picture of this shape."""
+    columns, rows = (int(first) + np.arange(window) for first in origin)
+    return ((rows >= 0) & (rows < shape[0]))[:, None] & ((columns >= 0) & (columns < shape[1]))

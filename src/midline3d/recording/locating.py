@@ -192,14 +192,14 @@ class Decider:
         self.came_from: deque[NDArray[np.int64]] = deque()
         self.total: Array | None = None
 
-    def add(self, places: Places) -> Found | None:
-        """Take the next frame in; the decision on the frame `lag` before it, once there is one."""
+    def add(self, places: Places, gap: int = 1) -> Found | None:
+        """Take in the next frame, `gap` after the last; the decision on the frame `lag` earlier, once there is one."""
         emission = np.append(places.score, self.settings.lost)
         if self.total is None:
             self.came_from.append(np.zeros(len(emission), np.int64))
             self.total = emission
         else:
-            gain = self.total[None, :] + self._moves(self.frames[-1], places)
+            gain = self.total[None, :] + self._moves(self.frames[-1], places, gap)
             source = gain.argmax(1)
             self.came_from.append(source)
             self.total = gain[np.arange(len(source)), source] + emission
@@ -211,11 +211,11 @@ class Decider:
         """The decisions still open, in order."""
         return [self._pop() for _ in range(len(self.frames))]
 
-    def _moves(self, before: Places, after: Places) -> Array:
+    def _moves(self, before: Places, after: Places, gap: int) -> Array:
         """(after + 1, before + 1) logarithm of how likely each move is."""
         moves = np.zeros((len(after.point) + 1, len(before.point) + 1))
         distance = np.linalg.norm(after.point[:, None] - before.point[None], axis=-1)
-        moves[:-1, :-1] = np.maximum(-0.5 * (distance / self.step) ** 2, self.settings.jump)
+        moves[:-1, :-1] = np.maximum(-0.5 * (distance / (self.step * gap)) ** 2, self.settings.jump)
         moves[:-1, -1] = self.settings.jump / 2
         return moves
 

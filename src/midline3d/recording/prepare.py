@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +16,14 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
-from midline3d.recording.background import Field, shrink
-from midline3d.recording.crops import FORMAT, IMAGES, LOG, MANIFEST, STATUS, Log, Prepared, cut, origins
+from midline3d.recording.crops import FORMAT, IMAGES, LOG, MANIFEST, STATUS, CropWriter, Log, Prepared, cut
 from midline3d.recording.description import Recording
-from midline3d.recording.locating import ABSENT, Decider, Found, Places, candidates, combine
-from midline3d.recording.shake import Texture, moved, shake_of, texture_of
-from midline3d.recording.signal import as_bytes, brightness, signal
+from midline3d.recording.passing import Looker, Pass, Progress, window_for
 from midline3d.recording.sources import Picture, synchronised
-from midline3d.recording.survey import Survey, survey
+from midline3d.recording.survey import survey
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 
 def prepare(
@@ -111,7 +105,36 @@ def _scale(cameras: rig.Cameras, centre: Array) -> float:
     return float(rig.scale(cameras, torch.from_numpy(centre)[None, None]).mean())
 
 
-# --- worm-centred images --------------------------------------------------------------------------------------------
+def _tracked(
+    recording: Recording, settings: LocatingSettings, frames: range, folder: Path, progress: Progress | None
+) -> dict[str, Any]:
+    """Survey, then a pass over all frames; a second one where the worm turns out to be longer than it seemed."""
+    cameras = recording.calibration.to_cameras()
+    look = survey(recording, cameras, settings, frames, folder)
+    looker = Looker(cameras, look, settings)
+    extent = look.extent
+    while True:
+        window = window_for(recording, extent, settings)
+        _check_disk(folder, len(frames) * len(recording.views) * window**2)
+        work = Pass(recording, looker, frames, folder, window)
+        work.run(progress)
+        reach = work.log.reach[np.isfinite(work.log.reach)]
+        longest = float(np.quantile(reach, 0.995)) if reach.size else 0.0
+        if 2 * longest + 4 <= window or window_for(recording, longest, settings) <= window:
+            break
+        extent = longest
+    _save_log(folder, work.log)
+    noise, offset = zip(*(_noise(np.concatenate(values or [np.zeros(1)])) for values in work.quiet), strict=True)
+    return _facts(window, looker.scale(), noise, offset, work.gain, look.tones[0].side)
+
+
+def _check_disk(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < 1.05 * needed:
+        raise InputError(
+            f"{folder}: the crops need {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free there; "
+            "make room, or choose another folder"
+        )
 
 
 def _fixed(recording: Recording, frames: range, folder: Path, progress: Progress | None) -> dict[str, Any]:
@@ -124,7 +147,8 @@ def _fixed(recording: Recording, frames: range, folder: Path, progress: Progress
     count = len(recording.views)
     log = Log.blank(len(frames), count)
     dark = recording.worm == "dark"
-    images = np.lib.format.open_memmap(folder / IMAGES, "w+", np.uint8, (len(frames), count, window, window))
+    writer = CropWriter(folder, len(frames), count, window)
+    quiet = []
     sources, offsets = [view.source for view in recording.views], [view.offset for view in recording.views]
     for frame, pictures in synchronised(sources, offsets, frames.start, frames.stop):
         place = frame - frames.start
@@ -132,20 +156,24 @@ def _fixed(recording: Recording, frames: range, folder: Path, progress: Progress
         if all(picture is not None for picture in pictures):
             log.status[place] = STATUS.index("ok")
             log.seen[place], log.light[place], log.residual[place] = True, 1.0, 0.0
-            for view, picture in enumerate(pictures):
-                assert picture is not None
-                grey = picture if picture.dtype == np.uint8 else (picture >> 8).astype(np.uint8)
-                images[place, view] = cut(255 - grey if dark else grey, origin[view], window)
+            grey = [_eight_bit(picture) for picture in pictures if picture is not None]
+            crops = [cut(255 - grey[view] if dark else grey[view], origin[view], window) for view in range(count)]
+            writer.write(place, np.stack(crops))
+            if place % max(1, len(frames) // 20) == 0:
+                quiet.append(crops)
         if progress:
             progress(place + 1, len(frames))
-    images.flush()
+    writer.close()
     _save_log(folder, log)
-    good = np.nonzero(log.status == 0)[0]
-    if not good.size:
+    if not (log.status == 0).any():
         raise InputError(f"{recording.path}: no frame can be read in all cameras; check the sources")
-    beside = images[good[:: max(1, len(good) // 20)]].transpose(1, 0, 2, 3).reshape(count, -1).astype(np.float32)
-    noise, offset = zip(*(_noise(values, None) for values in beside), strict=True)
+    beside = np.stack(quiet, 1).reshape(count, -1).astype(np.float32) if quiet else np.zeros((count, 1))
+    noise, offset = zip(*(_noise(values) for values in beside), strict=True)
     return _facts(window, _scale(cameras, centre), noise, offset, [1.0] * count, "dark" if dark else "bright")
+
+
+def _eight_bit(picture: Picture) -> Picture:
+    return picture if picture.dtype == np.uint8 else (picture >> 8).astype(np.uint8)
 
 
 def _facts(window: int, scale: float, noise: Any, offset: Any, gain: Any, side: str) -> dict[str, Any]:
@@ -156,198 +184,15 @@ def _facts(window: int, scale: float, noise: Any, offset: Any, gain: Any, side: 
     return {"window": window, "scale": scale, "side": side, **numbers}
 
 
-def _noise(values: NDArray[np.float32], sigma: float | None) -> tuple[float, float]:
-    """Standard deviation and mean of signal values that are mostly background, cut at 0 or not.
+def _noise(values: NDArray[Any]) -> tuple[float, float]:
+    """Standard deviation of signal values that are mostly background, and their mean once they are cut at 0.
 
-    The 84th percentile of cut noise is its standard deviation still.
+    The worm only adds, so that the side below the median tells the noise; where that was cut off, the side above.
     """
-    middle = float(np.median(values))
-    sigma = float(np.quantile(values, 0.841)) - middle if sigma is None else sigma
-    quiet = values[values <= middle + 5 * max(sigma, 1.0)]
-    return max(sigma, 0.3), float(np.clip(quiet, 0, None).mean()) if quiet.size else 0.0
-
-
-# --- whole frames ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Waiting:
-    """A frame whose place is not yet decided."""
-
-    frame: int
-    pictures: list[Picture]
-    light: list[float]
-    shake: list[Array]
-    """Per view, px of the full frame."""
-
-
-def _tracked(
-    recording: Recording, settings: LocatingSettings, frames: range, folder: Path, progress: Progress | None
-) -> dict[str, Any]:
-    """Survey, then one pass over all frames."""
-    cameras = recording.calibration.to_cameras()
-    look = survey(recording, cameras, settings)
-    centre = _usual_centre(recording, look)
-    window = _window(recording, look, settings)
-    gain = np.clip(128 / look.peak, 1, 16)
-    passing = _Pass(recording, settings, frames, folder, cameras, look, window, gain)
-    passing.run(progress)
-    scale = _scale(cameras, centre)
-    return _facts(window, scale, *passing.noise(), gain, look.tones[0].side)
-
-
-def _usual_centre(recording: Recording, look: Survey) -> Array:
-    points = [place.point for place in look.found if place.found]
-    if not points:
-        raise InputError(
-            f"{recording.path}: in none of {len(look.frames)} frames looked at do the views agree on a worm; "
-            "run midline3d check to see why (polarity, calibration, order of the cameras)"
-        )
-    return np.median(points, 0)
-
-
-def _window(recording: Recording, look: Survey, settings: LocatingSettings) -> int:
-    if recording.crop != "auto":
-        return recording.crop
-    half = look.extent * (1 + 2 * settings.margin) + 4
-    largest = max(max(view.source.size) for view in recording.views)
-    return min(8 * math.ceil(2 * half / 8), 8 * math.ceil(largest / 8))
-
-
-class _Pass:
-    """The pass over all frames: locate, wait for the decision, cut."""
-
-    def __init__(
-        self,
-        recording: Recording,
-        settings: LocatingSettings,
-        frames: range,
-        folder: Path,
-        cameras: rig.Cameras,
-        look: Survey,
-        window: int,
-        gain: Array,
-    ) -> None:
-        self.recording, self.settings, self.frames, self.folder = recording, settings, frames, folder
-        self.cameras, self.look, self.window, self.gain = cameras, look, window, gain
-        self.log = Log.blank(len(frames), len(recording.views))
-        shape = (len(frames), len(recording.views), window, window)
-        self.images = np.lib.format.open_memmap(folder / IMAGES, "w+", np.uint8, shape)
-        self.small = _Shrunken(look)
-        length = look.extent * 2 / _scale(cameras, _usual_centre(recording, look))
-        self.step = settings.step * length
-        self.waiting: deque[_Waiting] = deque()
-        self.undecided: list[_Waiting] = []
-        self.last: Array | None = None
-        self.quiet: list[list[NDArray[np.float32]]] = [[] for _ in recording.views]
-
-    def run(self, progress: Progress | None) -> None:
-        views = self.recording.views
-        size = sum(view.source.size[0] * view.source.size[1] for view in views)
-        lag = int(np.clip(self.settings.memory * 1e6 / size, 4, self.settings.lag))
-        decider = Decider(lag, self.settings, self.step)
-        sources, offsets = [view.source for view in views], [view.offset for view in views]
-        for frame, pictures in synchronised(sources, offsets, self.frames.start, self.frames.stop):
-            if progress:
-                progress(frame - self.frames.start, len(self.frames))
-            whole = [picture for picture in pictures if picture is not None and picture.any()]
-            if len(whole) < len(views):
-                continue
-            self.waiting.append(_Waiting(frame, whole, [], []))
-            decision = decider.add(self.places(self.waiting[-1]))
-            if decision is not None:
-                self.decided(decision)
-        for decision in decider.finish():
-            self.decided(decision)
-        self.bridge(None)
-        self.images.flush()
-        _save_log(self.folder, self.log)
-        if progress:
-            progress(len(self.frames), len(self.frames))
-
-    def places(self, waiting: _Waiting) -> Places:
-        """Where the worm may be in one frame; notes how bright each view's light is and how far it has shaken."""
-        seen = []
-        for view, picture in enumerate(waiting.pictures):
-            tone, (behind, texture) = self.look.tones[view], self.small.at(view, waiting.frame)
-            small = shrink(picture, self.look.factor)
-            light = brightness(small, behind, tone)
-            waiting.light.append(light)
-            waiting.shake.append(shake_of(small, texture, light) * self.look.factor)
-            field = signal(small, behind, tone, light)
-            seen.append(candidates(field, self.look.factor, self.settings, 0.2 * self.look.peak[view]))
-        return combine(self.cameras, seen, self.look.mass, self.settings)
-
-    def decided(self, decision: Found) -> None:
-        """A frame's place is known, or known not to be."""
-        waiting = self.waiting.popleft()
-        place = waiting.frame - self.frames.start
-        self.log.light[place] = waiting.light
-        if not decision.found:
-            self.undecided.append(waiting)
-            if len(self.undecided) > self.settings.lag // 2:
-                self.bridge(None)
-            return
-        self.bridge(decision.point)
-        self.log.residual[place] = decision.residual
-        self.log.seen[place] = decision.choice != ABSENT
-        self.write(waiting, decision.point, "ok")
-        self.last = decision.point
-
-    def bridge(self, point: Array | None) -> None:
-        """Cut the frames in which the worm was not found: on a straight way if it was found before and after."""
-        number = len(self.undecided)
-        for index, waiting in enumerate(self.undecided):
-            if point is not None and self.last is not None:
-                share = (index + 1) / (number + 1)
-                self.write(waiting, (1 - share) * self.last + share * point, "suspect")
-            else:
-                near = self.last if self.last is not None else point
-                self.write(waiting, near, "lost")
-        self.undecided = []
-
-    def write(self, waiting: _Waiting, centre: Array | None, status: str) -> None:
-        place = waiting.frame - self.frames.start
-        self.log.status[place] = STATUS.index(status)
-        if centre is None:
-            return
-        corner = origins(self.cameras, centre, self.window)
-        self.log.origin[place] = corner
-        if status != "lost":
-            self.log.centre[place] = centre
-        for view, picture in enumerate(waiting.pictures):
-            background = self.look.backgrounds[view].at(waiting.frame)
-            behind = _behind(background, corner[view], self.window, waiting.shake[view])
-            part = cut(picture, corner[view], self.window)
-            values = signal(part, behind, self.look.tones[view], waiting.light[view])
-            values[cut(np.ones(picture.shape, np.bool_), corner[view], self.window) == 0] = 0
-            self.images[place, view] = as_bytes(values, self.gain[view])
-            if place % max(1, len(self.frames) // 20) == 0:
-                self.quiet[view].append(values[::2, ::2].ravel() * np.float32(self.gain[view]))
-
-    def noise(self) -> tuple[list[float], list[float]]:
-        """Per camera, the noise beside the worm and the mean that cutting it at 0 leaves."""
-        result = [_noise(np.concatenate(values), None) if values else (1.0, 0.0) for values in self.quiet]
-        return [sigma for sigma, _ in result], [offset for _, offset in result]
-
-
-def _behind(background: Field, corner: NDArray[np.int64], window: int, shake: Array) -> Field:
-    """The background of a crop, moved as the picture has shaken."""
-    border = 8
-    wide = cut(background, corner - border, window + 2 * border)
-    return np.asarray(moved(wide, shake)[border:-border, border:-border])
-
-
-class _Shrunken:
-    """Shrunken backgrounds and their texture, kept for the frames around one: light drifts slowly."""
-
-    def __init__(self, look: Survey) -> None:
-        self.look = look
-        self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
-
-    def at(self, view: int, frame: int) -> tuple[Field, Texture | None]:
-        moment = frame // 50
-        if view not in self.kept or (self.kept[view][0] != moment and len(self.look.backgrounds[view].pictures) > 1):
-            small = shrink(self.look.backgrounds[view].at(frame), self.look.factor)
-            self.kept[view] = (moment, small, texture_of(small))
-        return self.kept[view][1:]
+    quiet = values
+    for _ in range(4):
+        middle = float(np.median(quiet))
+        low, high = np.quantile(quiet, (0.159, 0.841)) - middle
+        sigma = max(-low if low < -0.5 * high else high, 0.3)
+        quiet = quiet[quiet < middle + 3 * sigma]
+    return float(sigma), float(np.clip(quiet, 0, None).mean())

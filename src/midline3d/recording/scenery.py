@@ -57,7 +57,7 @@ def without_heavy(things: Mask, fields: Field, masks: NDArray[np.bool_], mass: f
     """
     _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
     inside = things & (masks.mean(0) > 0.8)
-    density = -np.log1p(-np.clip(np.median(fields, 0), 0, 250) / 255)
+    density = -np.log1p(-np.clip(masked_median(fields)[0], 0, 250) / 255)
     weight = np.bincount(labels[inside], density[inside], labels.max() + 1)
     return things & (weight <= 0.4 * mass)[labels]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -46,6 +48,10 @@ class Survey:
     found: tuple[Found, ...]
     """Where the worm is in each of them."""
 
+    def centre(self) -> Array:
+        """(3,) mm: where the worm usually is."""
+        return np.median([place.point for place in self.found if place.found], 0)
+
 
 @dataclass(frozen=True, eq=False)
 class _Samples:
@@ -60,39 +66,60 @@ class _Samples:
     """Per camera (sample,) brightness against that mean."""
 
 
-def survey(recording: Recording, cameras: rig.Cameras, settings: LocatingSettings) -> Survey:
-    """Look at frames spread over the recording, stretch by stretch."""
+def survey(
+    recording: Recording, cameras: rig.Cameras, settings: LocatingSettings, frames: range, folder: Path | None = None
+) -> Survey:
+    """Look at frames spread over `frames` and some way around, stretch by stretch.
+
+    folder: where backgrounds are kept on disk, so that long recordings take no more memory than short ones.
+    """
     factor = max(1, max(max(view.source.size) for view in recording.views) // settings.picture)
-    stretches = max(1, round(recording.count / settings.block))
-    edges = np.linspace(0, recording.count, stretches + 1).astype(int)
-    moments, pictures, founds, frames = [], [], [], []
-    tones: tuple[Tone, ...] | None = None
-    looks: list[_Look] = []
-    for start, stop in pairwise(edges):
-        samples = _sample(recording, int(start), int(stop), factor, settings)
-        if tones is None:
-            tones = _tones(recording, samples)
+    around = range(max(0, frames.start - settings.block // 2), min(recording.count, frames.stop + settings.block // 2))
+    edges = np.linspace(around.start, around.stop, max(1, round(len(around) / settings.block)) + 1).astype(int)
+    tones: tuple[Tone, ...] = ()
+    looks, looked, moments = [], [], []
+    pictures = [_Shelf(folder, view.name, len(edges) - 1, view.source.size) for view in recording.views]
+    for number, (start, stop) in enumerate(pairwise(edges.tolist())):
+        samples = _sample(recording, start, stop, factor, settings)
+        tones = tones or _tones(recording, samples)
         look = _look(recording, samples, tones, cameras, factor, settings)
-        looks.append(look)
+        for shelf, background in zip(pictures, look.backgrounds, strict=True):
+            shelf.put(number, background)
+        looks.append(replace(look, backgrounds=[]))
+        looked += samples.frames
         moments.append((start + stop - 1) / 2)
-        pictures.append(look.backgrounds)
-        founds += look.found
-        frames += samples.frames
-    assert tones is not None
-    backgrounds = tuple(
-        Background(np.array(moments), tuple(picture[view] for picture in pictures))
-        for view in range(len(recording.views))
-    )
+    found = [place for look in looks for place in look.found]
+    if not any(place.found for place in found):
+        raise InputError(
+            f"{recording.path}: in none of {len(looked)} frames looked at do the views agree on a worm; "
+            "run midline3d check to see why (polarity, calibration, order of the cameras)"
+        )
     return Survey(
         tones=tones,
-        backgrounds=backgrounds,
+        backgrounds=tuple(Background(np.array(moments), shelf.pictures) for shelf in pictures),
         factor=factor,
         mass=np.nanmedian([look.mass for look in looks], 0),
         peak=np.nanmedian([look.peak for look in looks], 0),
         extent=max(look.extent for look in looks),
-        frames=tuple(frames),
-        found=tuple(founds),
+        frames=tuple(looked),
+        found=tuple(found),
     )
+
+
+class _Shelf:
+    """One camera's backgrounds, in memory or on disk."""
+
+    def __init__(self, folder: Path | None, name: str, number: int, size: tuple[int, int]) -> None:
+        shape = (number, size[1], size[0])
+        self.pictures: Field
+        if folder is None:
+            self.pictures = np.zeros(shape, np.float32)
+        else:
+            path = folder / f"background-{sha256(name.encode()).hexdigest()[:8]}.npy"
+            self.pictures = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+
+    def put(self, number: int, picture: Field) -> None:
+        self.pictures[number] = picture
 
 
 def sample_frames(start: int, stop: int, number: int) -> list[int]:

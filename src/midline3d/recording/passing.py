@@ -1,0 +1,211 @@
+"""One pass over all frames: locate the worm, wait until its place is decided, cut the crops."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from midline3d import cameras as rig
+from midline3d.recording.background import Background, Field, shrink
+from midline3d.recording.crops import STATUS, CropWriter, Log, cut, inside, origins
+from midline3d.recording.description import Recording
+from midline3d.recording.locating import ABSENT, Candidates, Decider, Found, Places, candidates, combine
+from midline3d.recording.shake import Texture, moved, shake_of, texture_of
+from midline3d.recording.signal import as_bytes, brightness, signal
+from midline3d.recording.sources import Picture, synchronised
+from midline3d.recording.survey import Survey
+from midline3d.settings import LocatingSettings
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+FAINT = 128.0
+"""A worm whose usual peak is below this is amplified to it, so that 8 bits do not lose it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """One frame with what was seen in it."""
+
+    frame: int
+    pictures: list[Picture]
+    light: list[float] = field(default_factory=list)
+    shake: list[Array] = field(default_factory=list)
+    """Per view, px of the full frame."""
+    seen: list[Candidates] = field(default_factory=list)
+
+
+class Looker:
+    """Sees what may be the worm in a frame, by what the survey knows."""
+
+    def __init__(self, cameras: rig.Cameras, look: Survey, settings: LocatingSettings) -> None:
+        self.cameras, self.look, self.settings = cameras, look, settings
+        self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
+
+    def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
+        """Candidates in every view, with each view's light and shake, and the places they can stand for."""
+        sight = Sight(frame, pictures)
+        factor = self.look.factor
+        for view, picture in enumerate(pictures):
+            tone, (behind, texture) = self.look.tones[view], self._behind(view, frame)
+            small = shrink(picture, factor)
+            light = brightness(small, behind, tone)
+            sight.light.append(light)
+            sight.shake.append(shake_of(small, texture, light) * factor)
+            shown = signal(small, behind, tone, light)
+            sight.seen.append(candidates(shown, factor, self.settings, 0.2 * self.look.peak[view]))
+        return sight, combine(self.cameras, sight.seen, self.look.mass, self.settings)
+
+    def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
+        """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
+        moment = frame // 50
+        background = self.look.backgrounds[view]
+        if view not in self.kept or (self.kept[view][0] != moment and len(background.pictures) > 1):
+            small = shrink(background.at(frame), self.look.factor)
+            self.kept[view] = (moment, small, texture_of(small))
+        return self.kept[view][1:]
+
+    def scale(self) -> float:
+        """px per mm where the worm usually is."""
+        return float(rig.scale(self.cameras, torch.from_numpy(self.look.centre())[None, None]).mean())
+
+    def step(self) -> float:
+        """mm that the worm's centre may well move between frames."""
+        return self.settings.step * 2 * self.look.extent / self.scale()
+
+
+def window_for(recording: Recording, extent: float, settings: LocatingSettings) -> int:
+    """px: a crop that holds a worm reaching `extent` px from its centre, never touching the border."""
+    if recording.crop != "auto":
+        return recording.crop
+    largest = max(max(view.source.size) for view in recording.views)
+    return min(8 * math.ceil((2 * extent * (1 + 2 * settings.margin) + 8) / 8), 8 * math.ceil(largest / 8))
+
+
+class Pass:
+    """Goes over all frames once and writes their crops and log into a folder."""
+
+    def __init__(self, recording: Recording, looker: Looker, frames: range, folder: Path, window: int) -> None:
+        self.recording, self.looker, self.frames, self.window = recording, looker, frames, window
+        self.gain = np.clip(FAINT / looker.look.peak, 1, 16)
+        self.log = Log.blank(len(frames), len(recording.views))
+        self.writer = CropWriter(folder, len(frames), len(recording.views), window)
+        self.waiting: deque[Sight] = deque()
+        self.undecided: list[Sight] = []
+        self.last: Array | None = None
+        self.quiet: list[list[Field]] = [[] for _ in recording.views]
+
+    def run(self, progress: Progress | None) -> None:
+        """Decode, locate, decide, cut."""
+        settings = self.looker.settings
+        views = self.recording.views
+        sources, offsets = [view.source for view in views], [view.offset for view in views]
+        decider: Decider | None = None
+        before = self.frames.start - 1
+        for frame, pictures in synchronised(sources, offsets, self.frames.start, self.frames.stop):
+            if progress:
+                progress(frame - self.frames.start, len(self.frames))
+            whole = [picture for picture in pictures if picture is not None and picture.any()]
+            if len(whole) < len(views):
+                continue
+            if decider is None:
+                size = sum(picture.nbytes for picture in whole)
+                lag = int(np.clip(settings.memory * 1e6 / size, 4, settings.lag))
+                decider = Decider(lag, settings, self.looker.step())
+            sight, places = self.looker.see(frame, whole)
+            self.waiting.append(sight)
+            decision = decider.add(places, frame - before)
+            before = frame
+            if decision is not None:
+                self.decided(decision)
+        for decision in decider.finish() if decider else []:
+            self.decided(decision)
+        self.bridge(None)
+        self.writer.close()
+        if progress:
+            progress(len(self.frames), len(self.frames))
+
+    def decided(self, decision: Found) -> None:
+        """A frame's place is known, or known not to be."""
+        sight = self.waiting.popleft()
+        place = sight.frame - self.frames.start
+        self.log.light[place] = sight.light
+        self.log.shake[place] = sight.shake
+        if not decision.found:
+            self.undecided.append(sight)
+            if len(self.undecided) > self.looker.settings.lag // 2:
+                self.bridge(None)
+            return
+        self.bridge(decision.point)
+        self.log.residual[place] = decision.residual
+        self.log.seen[place] = decision.choice != ABSENT
+        self.log.reach[place] = reach_of(self.looker.cameras, sight.seen, decision)
+        self.write(sight, decision.point, "ok")
+        self.last = decision.point
+
+    def bridge(self, point: Array | None) -> None:
+        """Cut the frames in which the worm was not found: on a straight way if it was found before and after."""
+        number = len(self.undecided)
+        for index, sight in enumerate(self.undecided):
+            if point is not None and self.last is not None:
+                share = (index + 1) / (number + 1)
+                self.write(sight, (1 - share) * self.last + share * point, "suspect")
+            else:
+                self.write(sight, self.last if self.last is not None else point, "lost")
+        self.undecided = []
+
+    def write(self, sight: Sight, centre: Array | None, status: str) -> None:
+        """Cut one frame's crops around a point."""
+        place = sight.frame - self.frames.start
+        self.log.status[place] = STATUS.index(status)
+        if centre is None:
+            return
+        corner = origins(self.looker.cameras, centre, self.window)
+        self.log.origin[place] = corner
+        if status != "lost":
+            self.log.centre[place] = centre
+        crops = []
+        for view, picture in enumerate(sight.pictures):
+            behind = crop_behind(
+                self.looker.look.backgrounds[view], sight.frame, corner[view], self.window, sight.shake[view]
+            )
+            values = signal(
+                cut(picture, corner[view], self.window), behind, self.looker.look.tones[view], sight.light[view]
+            )
+            values *= inside(picture.shape, corner[view], self.window)
+            self.log.sharpness[place, view] = sharpness(values)
+            crops.append(as_bytes(values, self.gain[view]))
+            if place % max(1, len(self.frames) // 20) == 0:
+                self.quiet[view].append(values[::2, ::2].ravel() * np.float32(self.gain[view]))
+        self.writer.write(place, np.stack(crops))
+
+
+def crop_behind(background: Background, frame: int, corner: NDArray[np.int64], window: int, shake: Array) -> Field:
+    """The background of a crop, moved as the picture has shaken."""
+    border = 8
+    wide = background.at(frame, lambda picture: cut(picture, corner - border, window + 2 * border))
+    return np.asarray(moved(wide, shake)[border:-border, border:-border])
+
+
+def reach_of(cameras: rig.Cameras, seen: list[Candidates], place: Found) -> float:
+    """px: how far the worm reaches from its projected centre in any view."""
+    centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
+    boxes = [(centre[view], seen[view].box[choice]) for view, choice in enumerate(place.choice) if choice != ABSENT]
+    return float(max(max((middle - box[:2]).max(), (box[2:] - middle).max()) for middle, box in boxes))
+
+
+def sharpness(values: Field) -> float:
+    """Focus of a crop, 1/px: its steepest slopes against its height."""
+    smooth = cv2.GaussianBlur(values, (0, 0), 1.0)
+    across, down = smooth[:-1, 1:] - smooth[:-1, :-1], smooth[1:, :-1] - smooth[:-1, :-1]
+    steep = np.partition((across * across + down * down).ravel(), -20)[-20]
+    high = np.partition(smooth.ravel(), -20)[-20]
+    return float(np.sqrt(steep) / max(float(high), 1e-3))
