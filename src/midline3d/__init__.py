@@ -1,0 +1,75 @@
+"""3D midlines of slender, semi-transparent animals from two or more calibrated cameras.
+
+Everything that the command does is a function here. Names are looked up when they are first used, so that importing
+the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midline3d.calibration import load_calibration, save_calibration
+    from midline3d.errors import InputError
+    from midline3d.evaluate import evaluate_annotations, evaluate_truth
+    from midline3d.recording import load_recording
+    from midline3d.report import frame_figure
+    from midline3d.settings import Settings, load_settings
+    from midline3d.store import open_result
+    from midline3d.synth import Plan, simulate
+    from midline3d.tracking.reconstruct import Job, reconstruct
+
+    __version__: str
+
+_HOMES = {
+    "InputError": "errors",
+    "Job": "tracking.reconstruct",
+    "Plan": "synth",
+    "Settings": "settings",
+    "evaluate_annotations": "evaluate",
+    "evaluate_truth": "evaluate",
+    "frame_figure": "report",
+    "load_calibration": "calibration",
+    "load_recording": "recording",
+    "load_settings": "settings",
+    "open_result": "store",
+    "reconstruct": "tracking.reconstruct",
+    "save_calibration": "calibration",
+    "simulate": "synth",
+}
+
+__all__ = [
+    "InputError",
+    "Job",
+    "Plan",
+    "Settings",
+    "__version__",
+    "evaluate_annotations",
+    "evaluate_truth",
+    "frame_figure",
+    "load_calibration",
+    "load_recording",
+    "load_settings",
+    "open_result",
+    "reconstruct",
+    "save_calibration",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("midline3d")
+        except PackageNotFoundError:  # run from a checkout that was never installed
+            return "0"
+    if name in _HOMES:
+        return getattr(import_module(f"midline3d.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'midline3d' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

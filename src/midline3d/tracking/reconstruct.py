@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -9,11 +10,12 @@ from pathlib import Path
 
 import torch
 
+from midline3d.calibration import save_calibration
 from midline3d.recording import Prepared, Recording, load_recording, prepare
 from midline3d.recording.prepare import fingerprint_of
 from midline3d.settings import Settings, dump_settings
 from midline3d.store import FrameResult, Header, Result
-from midline3d.tracking.begin import begin
+from midline3d.tracking.begin import Beginning, begin
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked, follow
 
@@ -49,6 +51,8 @@ def reconstruct(job: Job, progress: Progress) -> Path:
     )
     header = _header(job, recording, prepared)
     with Result.start(job.out, header) as result:
+        # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
+        save_calibration(recording.calibration, job.out / "calibration.json")
         missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
         if missing:
             _track(job, prepared, result, missing, progress)
@@ -59,6 +63,7 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
     generator = torch.Generator().manual_seed(job.seed)
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
     beginning = begin(clip, generator, lambda doing: progress(doing, 0, 0))
+    _keep_body(job.out, clip, beginning)
     first = beginning.frame
     ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
     done = len(clip) - len(missing)
@@ -70,6 +75,17 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
                 result.append(prepared.start + tracked.frame, _record(clip, tracked, beginning.head_odds))
                 done += 1
             progress("reconstructing", done, len(clip))
+
+
+def _keep_body(out: Path, clip: Clip, beginning: Beginning) -> None:
+    """What was learned of the animal, in body.json: a frame can be rendered anew from it and the frame's own numbers."""
+    content = {
+        "numbers": beginning.body.numbers().tolist(),
+        "length_mm": float(beginning.body.length),
+        "head_odds": beginning.head_odds,
+        "brightness": clip.brightness.tolist(),
+    }
+    (out / "body.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _header(job: Job, recording: Recording, prepared: Prepared) -> Header:

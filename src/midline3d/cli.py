@@ -1,0 +1,296 @@
+"""The command: what each one takes, does and says. Heavy modules are imported where they are used."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from midline3d.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from midline3d.progress import Ticker
+
+app = typer.Typer(
+    name="midline3d",
+    help="3D midlines of slender, semi-transparent animals from two or more calibrated cameras.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+DEMO_FRAMES = 24
+
+
+class Device(StrEnum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Source(StrEnum):
+    """How a simulated camera's pictures are kept."""
+
+    avi = "avi"
+    npy = "npy"
+    png = "png"
+
+
+Seed = Annotated[int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0)]
+Where = Annotated[Device, typer.Option("--device", help="auto takes a CUDA GPU where there is one.")]
+SettingsFile = Annotated[Path | None, typer.Option("--settings", metavar="FILE", help="A TOML file of settings.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output, for machines.")]
+
+
+def main() -> None:
+    """The entry point: whatever goes wrong is one sentence on standard error, and a status that says whose fault."""
+    warnings.showwarning = _warn
+    try:
+        app()
+    except InputError as fault:
+        _complain(str(fault))
+        sys.exit(2)
+    except Exception as fault:
+        if os.environ.get("MIDLINE3D_DEBUG"):
+            raise
+        text = " ".join(str(fault).split())
+        _complain(f"{type(fault).__name__}: {text} (a fault of midline3d's own: MIDLINE3D_DEBUG=1 shows where)")
+        sys.exit(1)
+
+
+@app.callback(invoke_without_command=True)
+def _about(version: Annotated[bool, typer.Option("--version", help="Say the version and end.")] = False) -> None:
+    if version:
+        import midline3d
+
+        typer.echo(midline3d.__version__)
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything that is made.")] = Path("demo"),
+    seed: Seed = 0,
+    device: Where = Device.auto,
+    settings: SettingsFile = None,
+) -> None:
+    """The whole job with no input: simulate a swimming worm, reconstruct it, measure the error, draw a picture."""
+    from midline3d.evaluate import evaluate_truth
+    from midline3d.report import frame_figure
+    from midline3d.settings import load_settings
+    from midline3d.synth import Plan, simulate
+    from midline3d.tracking.reconstruct import Job, reconstruct
+
+    chosen, where = load_settings(settings), _device(device)
+    recording, result, picture = out / "recording", out / "result", out / "midline.png"
+    _clear(recording, result)
+    began = time.monotonic()
+    with _working("start the demo again") as tick:
+        plan = Plan(preset="swim", frames=DEMO_FRAMES, seed=seed)
+        simulate(recording, plan, lambda done, total: tick("simulating a swimming worm", done, total))
+        midline = reconstruct(Job(recording, result, chosen, seed, where), tick)
+        tick("drawing", 0, 0)
+        evaluation = evaluate_truth(result, recording / "truth.nc")
+        good = evaluation.frames[~evaluation.lost]
+        if len(good):
+            frame_figure(result, int(good[len(good) // 2]), picture)
+    console = Console()
+    console.print(_accuracy(evaluation.summary()))
+    console.print(f"{DEMO_FRAMES} frames, all of it in {time.monotonic() - began:.0f} s.", highlight=False)
+    _say(
+        console,
+        {
+            "the picture": picture,
+            "the midlines": midline,
+            "the recording": recording,
+        },
+    )
+    console.print("Next, your own: describe it as that recording.toml does, then", highlight=False)
+    console.print("  midline3d reconstruct YOUR_RECORDING -o OUT", highlight=False)
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Argument(help="Folder to write the recording and its truth to.")],
+    preset: Annotated[str, typer.Option(help="clean, swim, blur, dirt, coil or hard.")] = "swim",
+    frames: Annotated[int, typer.Option(help="How many.")] = 40,
+    size: Annotated[int, typer.Option(help="Width and height of the pictures, px.")] = 512,
+    px_per_mm: Annotated[float, typer.Option(help="Magnification.")] = 130.0,
+    cameras: Annotated[int, typer.Option(help="How many.")] = 3,
+    source: Annotated[Source, typer.Option(help="Lossless video, stack, or folder of pictures.")] = Source.avi,
+    seed: Seed = 0,
+) -> None:
+    """A synthetic recording with known truth, drawn by an image model that shares nothing with the method's."""
+    from midline3d.synth import Plan
+    from midline3d.synth import simulate as draw
+
+    plan = Plan(preset, frames, size, px_per_mm, cameras, seed, source.value)
+    plan.check()
+    with _working("give the same command again") as tick:
+        draw(out, plan, lambda done, total: tick("simulating", done, total))
+    console = Console()
+    _say(console, {"the recording": out / "recording.toml", "the truth": out / "truth.nc"})
+    console.print(f"Next: midline3d reconstruct {out} -o OUT", highlight=False)
+
+
+@app.command()
+def reconstruct(
+    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; one that was begun is continued.")],
+    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
+    shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
+    seed: Seed = 0,
+    device: Where = Device.auto,
+    settings: SettingsFile = None,
+    as_json: Json = False,
+) -> None:
+    """The job: videos in, a 3D midline for every frame out. Resumes by itself."""
+    from midline3d.settings import load_settings
+    from midline3d.store import open_result
+    from midline3d.tracking.reconstruct import Job
+    from midline3d.tracking.reconstruct import reconstruct as run
+
+    chosen = load_settings(settings)
+    part = None if frames is None else _part(frames, recording, shortest)
+    job = Job(recording, out, chosen, seed, _device(device), part, shortest)
+    began = time.monotonic()
+    with _working("the same command continues where this one stopped") as tick:
+        midline = run(job, tick)
+    statuses = open_result(out).status.values.astype(str).tolist()
+    counts = {status: statuses.count(status) for status in ("ok", "suspect", "lost", "unreadable")}
+    if as_json:
+        _print_json({"result": str(midline), "frames": len(statuses), **counts, "seconds": time.monotonic() - began})
+        return
+    console = Console()
+    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "ok")
+    console.print(f"{len(statuses)} frames: {told}; {time.monotonic() - began:.0f} s.", highlight=False)
+    _say(console, {"the midlines": midline})
+    console.print(f'Next: midline3d.open_result("{out}") in Python, or any reader of netCDF', highlight=False)
+
+
+@app.command()
+def evaluate(
+    result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],
+    truth: Annotated[Path | None, typer.Option(metavar="FILE", help="truth.nc, or the folder that it is in.")] = None,
+    annotations: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Hand clicks: CSV of frame,camera,u,v,label.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How good a result is: against known truth, or against hand clicks of head and tail."""
+    from midline3d.evaluate import AnnotationEvaluation, Evaluation, evaluate_annotations, evaluate_truth
+
+    if (truth is None) == (annotations is None):
+        raise InputError("what to measure against is not clear: give either --truth or --annotations")
+    measured: Evaluation | AnnotationEvaluation
+    if truth is not None:
+        measured = evaluate_truth(result, truth / "truth.nc" if (truth / "truth.nc").is_file() else truth)
+    else:
+        assert annotations is not None
+        measured = evaluate_annotations(result, annotations)
+    if as_json:
+        _print_json(measured.summary())
+    else:
+        Console().print(measured.table())
+
+
+def _accuracy(figures: dict[str, Any]) -> Table:
+    """The demo's table: what was reached, and what that means."""
+    from rich.table import Table
+
+    def text(key: str, unit: str) -> str:
+        return "-" if figures[key] is None else f"{figures[key]:.2f} {unit}"
+
+    table = Table(title="How far from the truth")
+    for name, side in (("metric", "left"), ("reached", "right"), ("what it means", "left")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    rows = [
+        ("midline", text("midline_px", "px"), "mean distance of the midlines in the pictures; the worm is 8 px wide"),
+        ("head", text("head_px", "px"), "distance of the heads; the worm is about 130 px long"),
+        ("tail", text("tail_px", "px"), "distance of the tails, which are thin and faint"),
+        ("3D shape", text("shape_percent", "%"), "of the body's length, after the best rigid motion"),
+        ("length", text("length_percent", "%"), "by which the length is wrong"),
+        ("lost", f"{figures['lost']} of {figures['frames']}", "frames without a midline"),
+        ("swapped", f"{figures['swapped']} of {figures['frames']}", "frames with head and tail exchanged"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+@contextmanager
+def _working(remedy: str) -> Iterator[Ticker]:
+    """Progress on standard error while a job runs; Ctrl-C ends it with a word on how to go on."""
+    from midline3d.progress import Ticker
+
+    try:
+        with Ticker(Console(stderr=True)) as tick:
+            yield tick
+    except KeyboardInterrupt:
+        _complain(f"interrupted: {remedy}")
+        raise typer.Exit(130) from None
+
+
+def _device(device: Device) -> str:
+    import torch
+
+    there = torch.cuda.is_available()
+    if device == Device.cuda and not there:
+        raise InputError("--device is cuda, but torch sees no CUDA GPU here; use --device cpu")
+    return "cuda" if there and device != Device.cpu else "cpu"
+
+
+def _part(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
+    """A:B as numbers; without A from the first frame, without B to the last."""
+    first, colon, end = (part.strip() for part in text.partition(":"))
+    if not colon or not all(part == "" or part.isdecimal() for part in (first, end)):
+        raise InputError(f"--frames is '{text}'; write A:B, the first frame and the one after the last, such as 0:100")
+    if end:
+        return int(first or 0), int(end)
+    from midline3d.recording import load_recording
+
+    return int(first or 0), load_recording(recording, shortest=shortest).count
+
+
+def _clear(*folders: Path) -> None:
+    """Makes room for the demo: what an earlier one left there goes, anything else stays and is an error."""
+    import shutil
+
+    for folder in folders:
+        if folder.is_dir():
+            ours = any((folder / name).exists() for name in ("recording.toml", "manifest.json", "crops"))
+            if not ours and any(folder.iterdir()):
+                raise InputError(f"{folder} holds something else; give another folder with --out")
+            shutil.rmtree(folder)
+
+
+def _say(console: Console, places: dict[str, Path]) -> None:
+    wide = max(map(len, places))
+    for name, place in places.items():
+        console.print(f"{name:<{wide}}  {place}", highlight=False, soft_wrap=True)
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    typer.echo(json.dumps(content, indent=2))
+
+
+def _complain(text: str) -> None:
+    typer.echo(f"midline3d: {text}", err=True)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    _complain(str(message))
