@@ -34,10 +34,14 @@ class Source(Protocol):
     """Frames by their time, dropped ones included."""
     size: tuple[int, int]
     """Width and height, px."""
+    depth: int
+    """Bytes a pixel."""
     rate: float | None
     """Frames a second by the time stamps; None where there are none."""
     missing: tuple[int, ...]
     """Frames known to be dropped before anything is decoded."""
+    jitter: float
+    """Spread of the time stamps' steps, in frames: 0 for a steady clock."""
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
         """Every frame of a range in order, dropped ones as None."""
@@ -73,13 +77,14 @@ class IndexedSource:
 
     rate: float | None = None
     missing: tuple[int, ...] = ()
+    jitter: float = 0.0
 
     def __init__(self, path: Path, count: int, load: Callable[[int], NDArray]) -> None:
         self.path, self.count, self._load = path, count, load
         first = next((picture for _, picture in self.frames(0, min(count, 10)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first pictures can be read; are they whole, and are they pictures?")
-        self.size = (first.shape[1], first.shape[0])
+        self.size, self.depth = (first.shape[1], first.shape[0]), first.itemsize
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
         yield from self.read(range(start, self.count if stop is None else min(stop, self.count)))

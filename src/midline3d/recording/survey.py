@@ -41,6 +41,8 @@ class Survey:
     """(camera,) the worm's usual mass."""
     peak: Array
     """(camera,) the worm's usual peak signal."""
+    noise: Array
+    """(camera,) noise of the shrunken signal."""
     extent: float
     """px: the worm's largest reach from its projected centre, in any view."""
     frames: tuple[int, ...]
@@ -100,6 +102,7 @@ def survey(
         factor=factor,
         mass=np.nanmedian([look.mass for look in looks], 0),
         peak=np.nanmedian([look.peak for look in looks], 0),
+        noise=np.median([look.noise for look in looks], 0),
         extent=max(look.extent for look in looks),
         frames=tuple(looked),
         found=tuple(found),
@@ -128,8 +131,10 @@ def sample_frames(start: int, stop: int, number: int) -> list[int]:
 
 
 def _sample(recording: Recording, start: int, stop: int, factor: int, settings: LocatingSettings) -> _Samples:
-    wanted = sample_frames(start, stop, settings.background_frames)
-    reach = (stop - start) // settings.background_frames // 4
+    size = sum(view.source.size[0] * view.source.size[1] * view.source.depth for view in recording.views)
+    number = int(np.clip(settings.memory * 1e6 / size, 9, settings.background_frames))
+    wanted = sample_frames(start, stop, number)
+    reach = (stop - start) // number // 4
     wanted = sorted({recording.views[0].source.near(frame, reach) for frame in wanted})
     read: list[dict[int, Picture]] = []
     for view in recording.views:
@@ -184,6 +189,7 @@ class _Look:
     found: list[Found]
     mass: Array
     peak: Array
+    noise: Array
     extent: float
 
 
@@ -238,7 +244,8 @@ def _look(
         view.full_size(samples, index, _masks(sight, index, grow / factor)) if view is not None else given[index]
         for index, view in enumerate(views)
     ]
-    return _Look(backgrounds, sight.found, sight.mass, sight.peak, _extent(cameras, sight))
+    noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
+    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, _extent(cameras, sight))
 
 
 def _given(recording: Recording, samples: _Samples, tones: tuple[Tone, ...]) -> list[Any]:
@@ -350,7 +357,9 @@ class _View:
             return small
         height, width = samples.full[view].shape[1:]
         by = self.shakes * self.factor
-        stack = np.stack([moved(picture, -way) for picture, way in zip(samples.full[view], by, strict=True)])
+        stack = samples.full[view]
+        for picture, way in zip(stack, by, strict=True):
+            picture[:] = moved(picture, -way)  # in place: these are hundreds of MB, and nobody needs them after
         covered = np.stack([_enlarged(mask.astype(np.uint8), (width, height)) > 0 for mask in masks])
         field = np.empty((height, width), np.float32)
         unknown = masks.sum(0) > len(masks) - min(SEEN, len(masks))

@@ -32,10 +32,12 @@ class VideoSource:
         self.missing = tuple(sorted(set(range(self.count)) - set(places.tolist())))
         span = float((stamps[-1] - stamps[0]) * base)
         self.rate = (self.count - 1) / span if span > 0 else None
+        steps = np.diff(stamps) / np.maximum(np.diff(places), 1)
+        self.jitter = float(np.std(steps) / max(float(np.mean(steps)), 1e-9)) if steps.size else 0.0
         first = next((picture for _, picture in self.frames(0, min(self.count, 50)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first frames can be decoded; is the video whole?")
-        self.size = (first.shape[1], first.shape[0])
+        self.size, self.depth = (first.shape[1], first.shape[0]), first.itemsize
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
         stop = self.count if stop is None else min(stop, self.count)

@@ -1,0 +1,146 @@
+"""What is, or may be, wrong with a recording, each as one sentence, and the limits beyond which it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from midline3d.recording.description import Recording
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Beyond these a recording does not pass; the report states them."""
+
+    found: float = 0.98
+    """Least share of frames in which the worm is found."""
+    seen: float = 0.9
+    """Least share of frames in which each view shows it."""
+    residual: float = 15.0
+    """px: largest median reprojection error of its centre; refinement of the cameras takes up what is below."""
+    contrast: float = 8.0
+    """Least peak of the worm over the noise."""
+    missing: float = 0.01
+    """Largest share of frames dropped or unreadable in a camera."""
+    rate: float = 0.005
+    """Largest relative difference of the cameras' frame rates."""
+    jitter: float = 0.3
+    """Largest spread of the time between frames, in frames."""
+    lag: float = 1.5
+    """Frames by which a camera may run before or after the others."""
+    focus: float = 0.35
+    """Least sharpness, of each camera's own median."""
+    second: float = 0.3
+    """Largest share of frames with a second thing like a worm."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is, or may be, wrong."""
+
+    severity: Literal["error", "warning"]
+    text: str
+
+
+def timing_findings(recording: Recording, limits: Limits) -> Iterator[Finding]:
+    """What counts, rates and time stamps say."""
+    least, most = min(recording.views, key=_count), max(recording.views, key=_count)
+    if most.count != least.count:
+        yield _error(
+            f"{most.name} has {most.count - least.count} frames more than {least.name} ({most.count}, {least.count}): "
+            "set cameras.offset, or --shortest to drop the tail"
+        )
+    rates = sorted((view.source.rate, view.name) for view in recording.views if view.source.rate)
+    if rates and rates[-1][0] > (1 + limits.rate) * rates[0][0]:
+        yield _error(
+            f"{rates[-1][1]} runs at {rates[-1][0]:.3f} frames a second, {rates[0][1]} at {rates[0][0]:.3f} "
+            f"(limit {limits.rate:.1%} apart): the cameras are not synchronised"
+        )
+    if rates and all(abs(recording.fps - rate) > 0.02 * recording.fps for rate, _ in rates):
+        yield _warning(
+            f"fps is {recording.fps:g} in recording.toml, but the videos' time stamps say {rates[0][0]:.3f}; "
+            "the time axis follows fps"
+        )
+    for view in recording.views:
+        dropped, count = len(view.source.missing), view.source.count
+        if dropped > limits.missing * count:
+            yield _error(f"{view.name} has dropped {dropped} of {count} frames (limit {limits.missing:.0%})")
+        elif dropped:
+            yield _warning(f"{view.name} has dropped {dropped} of {count} frames: they will be unreadable")
+        if view.source.jitter > limits.jitter:
+            yield _warning(
+                f"{view.name}'s time stamps are irregular (spread {view.source.jitter:.2f} frames, limit "
+                f"{limits.jitter:g}); record at a fixed rate"
+            )
+
+
+def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
+    """What locating the worm here and there says."""
+    worm = facts["worm"]
+    if worm["found"] < limits.found:
+        yield _error(
+            f"the worm is found in {worm['found']:.1%} of the frames looked at (limit {limits.found:.0%}), first not "
+            f"in frame {worm['lost_first']}"
+        )
+    residual = worm["residual_median"] or 0.0
+    if residual > limits.residual:
+        yield _error(
+            f"the views miss each other by {residual:.1f} px (limit {limits.residual:g}): the calibration is wrong, "
+            "the cameras are mixed up, or out of step"
+        )
+    elif residual > limits.residual / 3:
+        yield _warning(f"the views miss each other by {residual:.1f} px: run midline3d refine-cameras first")
+    if worm["second"] > limits.second:
+        yield _warning(
+            f"a second thing looks like a worm in {worm['second']:.0%} of the frames: the wrong one may be tracked"
+        )
+    for camera in facts["cameras"]:
+        yield from _view_findings(camera, limits)
+    if facts["disk_needed"] > facts["disk_free"]:
+        yield _error(
+            f"the reconstruction needs {facts['disk_needed'] / 1e9:.1f} GB, but only {facts['disk_free'] / 1e9:.1f} GB "
+            "are free beside the recording"
+        )
+
+
+def _view_findings(camera: dict[str, Any], limits: Limits) -> Iterator[Finding]:
+    name = camera["name"]
+    if camera["unreadable_share"] > limits.missing:
+        yield _error(
+            f"{name}: {camera['unreadable_share']:.1%} of the frames looked at are unreadable or black "
+            f"(limit {limits.missing:.0%})"
+        )
+    if camera["seen"] < 1:
+        where = f"first not in frame {camera['not_seen_first']}: it leaves the view or is hidden"
+        judge = _error if camera["seen"] < limits.seen else _warning
+        yield judge(f"{name} shows the worm in {camera['seen']:.1%} of the frames (limit {limits.seen:.0%}), {where}")
+    if camera["contrast"] < limits.contrast:
+        yield _error(
+            f"{name}: the worm stands out by {camera['contrast']:.1f} times the noise (limit {limits.contrast:g}); "
+            "give more light or less gain"
+        )
+    if camera["focus"] and camera["focus_low"] < limits.focus * camera["focus"]:
+        yield _warning(
+            f"{name}: the worm goes out of focus (sharpness down to {camera['focus_low'] / camera['focus']:.0%} of its "
+            f"median, limit {limits.focus:.0%})"
+        )
+    lag, error = camera["lag"], camera["lag_error"]
+    if abs(lag) > limits.lag and abs(lag) > 4 * error:
+        yield _error(
+            f"{name} seems {abs(lag):.1f} +- {error:.1f} frames {'late' if lag > 0 else 'early'} "
+            f"(limit {limits.lag:g}): "
+            f"set its offset to {camera['offset'] + round(lag)}, or change the others'"
+        )
+
+
+def _count(view: Any) -> int:
+    return int(view.count)
+
+
+def _error(text: str) -> Finding:
+    return Finding("error", text)
+
+
+def _warning(text: str) -> Finding:
+    return Finding("warning", text)
