@@ -76,7 +76,7 @@ def make_cameras(
 def project(
     cameras: Cameras, points: Float[Tensor, "batch vertex 3"], shift: Float[Tensor, "batch axis"] | None = None
 ) -> Float[Tensor, "batch camera vertex 2"]:
-    """Q: image points (u, v) in px of world points in mm, with relative shifts in px (eq. S13 to S20)."""
+    """Q: image points (u, v) in px of world points in mm, with relative shifts in px (app. B)."""
     in_camera = points[:, None] @ cameras.rotation.mT + cameras.translation[:, :, None]
     plane = in_camera[..., :2] / in_camera[..., 2:]
     if shift is not None:
@@ -99,6 +99,43 @@ def projection_jacobian(
     if not cameras.distortion.any():
         return pinhole
     return _distortion_jacobian(plane, cameras.distortion, cameras.focal) @ pinhole
+
+
+def refined(
+    cameras: Cameras, change: Float[Tensor, "camera 4"], pivot: Float[Tensor, " 3"]
+) -> Cameras:
+    """Every camera turned by a rotation vector (rad, in its own axes) and magnified by exp(last) about a world point.
+
+    The pivot's images stay where they are: what is left of a calibration error there are the relative shifts.
+    """
+    turn = torch.linalg.matrix_exp(_skew(change[:, :3]))
+    at = (cameras.rotation @ pivot[:, None]).squeeze(-1) + cameras.translation
+    rotation = turn @ cameras.rotation
+    plane = at[..., :2] / at[..., 2:]
+    focal = cameras.focal * change[:, 3:].exp()
+    return replace(
+        cameras,
+        rotation=rotation,
+        translation=at - (rotation @ pivot[:, None]).squeeze(-1),
+        focal=focal,
+        centre=cameras.centre + (cameras.focal - focal) * plane,
+    )
+
+
+def refinement_jacobian(
+    cameras: Cameras, points: Float[Tensor, "batch vertex 3"], pivot: Float[Tensor, "batch 3"]
+) -> Float[Tensor, "batch camera vertex 2 4"]:
+    """d(u, v) by the four numbers of `refined`, each camera's its own; distortion and shifts aside."""
+    in_camera = points[:, None] @ cameras.rotation.mT + cameras.translation[:, :, None]
+    at = (cameras.rotation @ pivot[:, None, :, None]).squeeze(-1) + cameras.translation
+    arm = in_camera - at[:, :, None]
+    depth = in_camera[..., 2:]
+    focal = cameras.focal[:, :, None]
+    plane = in_camera[..., :2] / depth
+    moved = -_skew(arm)
+    turned = (moved[..., :2, :] - plane[..., None] * moved[..., 2:, :]) * (focal / depth)[..., None]
+    grown = focal * (plane - (at[..., :2] / at[..., 2:])[:, :, None])
+    return torch.cat([turned, grown[..., None]], -1)
 
 
 def depths(cameras: Cameras, points: Float[Tensor, "batch vertex 3"]) -> Float[Tensor, "batch camera vertex"]:
@@ -199,3 +236,10 @@ def _distortion_jacobian(
     xy = slope * x * y + 2 * p1 * x + 2 * p2 * y
     aspect = (focal[..., 0] / focal[..., 1])[:, :, None]
     return torch.stack([torch.stack([xx, xy * aspect], -1), torch.stack([xy / aspect, yy], -1)], -2)
+
+
+def _skew(vector: Float[Tensor, "*any 3"]) -> Float[Tensor, "*any 3 3"]:
+    """The matrix of v x, the cross product with v."""
+    x, y, z = vector.unbind(-1)
+    zero = torch.zeros_like(x)
+    return torch.stack([torch.stack(row, -1) for row in ([zero, -z, y], [z, zero, -x], [-y, x, zero])], -2)

@@ -90,7 +90,7 @@ def demo(
 ) -> None:
     """The whole job with no input: simulate a swimming worm, reconstruct it, measure the error, draw a picture."""
     from midline3d.evaluate import evaluate_truth
-    from midline3d.report import frame_figure
+    from midline3d.report import frame_figure, telling_frame
     from midline3d.settings import load_settings
     from midline3d.synth import Plan, simulate
     from midline3d.tracking.reconstruct import Job, reconstruct
@@ -105,9 +105,9 @@ def demo(
         midline = reconstruct(Job(recording, result, chosen, seed, where), tick)
         tick("drawing", 0, 0)
         evaluation = evaluate_truth(result, recording / "truth.nc")
-        good = evaluation.frames[~evaluation.lost]
-        if len(good):
-            frame_figure(result, int(good[len(good) // 2]), picture)
+        frame = telling_frame(result)
+        if frame is not None:
+            frame_figure(result, frame, picture)
     console = Console()
     console.print(_accuracy(evaluation.summary()))
     console.print(f"{DEMO_FRAMES} frames, all of it in {time.monotonic() - began:.0f} s.", highlight=False)
@@ -180,6 +180,31 @@ def reconstruct(
     console.print(f"{len(statuses)} frames: {told}; {time.monotonic() - began:.0f} s.", highlight=False)
     _say(console, {"the midlines": midline})
     console.print(f'Next: midline3d.open_result("{out}") in Python, or any reader of netCDF', highlight=False)
+
+
+@app.command()
+def check(
+    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also draw the views with what was found in them.")
+    ] = None,
+    settings: SettingsFile = None,
+    as_json: Json = False,
+) -> None:
+    """Preflight: everything wrong with the input, before hours are spent. Status 1 where something is beyond its limit."""
+    from midline3d.recording.check import check as look
+    from midline3d.settings import load_settings
+
+    chosen = load_settings(settings)
+    with _working("give the same command again") as tick:
+        report = look(recording, chosen.locating, progress=lambda done, total: tick("looking around", done, total))
+        if picture is not None:
+            report.picture(picture)
+    if as_json:
+        _print_json(report.as_dict())
+    else:
+        typer.echo(report.text())
+    raise typer.Exit(0 if report.ok else 1)
 
 
 @app.command()

@@ -34,7 +34,7 @@ def integrate(
     length: Float[Tensor, " batch"],
     start: Int[Tensor, " batch"],
 ) -> Curve:
-    """F: the curve through `position` with `frame` at vertex `start` (eq. 1, S6 to S8).
+    """F: the curve through `position` with `frame` at vertex `start` (eq. 1, app. A).
 
     Rotations from vertex 0 are a scan of the segments' rotations, and any other start is a rigid motion of that
     curve, so that both directions from any start give the same curve by construction.
@@ -89,7 +89,7 @@ def recover(
 def frenet(
     curvature: Float[Tensor, "batch vertex 2"],
 ) -> tuple[Float[Tensor, "batch vertex"], Float[Tensor, "batch vertex"]]:
-    """(kappa, tau) per unit of normalised arc length (eq. S9 to S14); the torsion of a straight part is 0."""
+    """(kappa, tau) per unit of normalised arc length (app. A); the torsion of a straight part is 0."""
     kappa = curvature.norm(dim=-1)
     change = _derivative(curvature) * (curvature.shape[1] - 1)
     turning = curvature[..., 0] * change[..., 1] - curvature[..., 1] * change[..., 0]

@@ -71,6 +71,13 @@ def frame_figure(result: Path, frame: int, path: Path) -> Path:
     return path
 
 
+def telling_frame(result: Path) -> int | None:
+    """The frame that shows the animal best: where the view in which it is shortest shows most of it. None: all lost."""
+    dataset = open_result(result)
+    spread = np.ptp(dataset.projection.transpose("time", "camera", "keypoint", "image").values, axis=2).max(-1).min(-1)
+    return int(dataset.frame.values[np.nanargmax(spread)]) if np.isfinite(spread).any() else None
+
+
 def read_frame(folder: Path, frame: int) -> Picture:
     """A frame of the result with its crops, rendered anew."""
     dataset = open_result(folder)
@@ -135,7 +142,7 @@ def draw(picture: Picture) -> Figure:
     with rc_context(_STYLE):
         figure = Figure(figsize=(2.07 * views + 5.9, 6.9), dpi=130, facecolor=PAPER)
         grid = figure.add_gridspec(
-            3, views + 1, width_ratios=[1] * views + [2.75], wspace=0.04, hspace=0.06, left=0.035, right=0.985,
+            3, views + 1, width_ratios=[1] * views + [2.95], wspace=0.04, hspace=0.06, left=0.035, right=0.985,
             top=0.895, bottom=0.05,
         )  # fmt: skip
         rows = ("view and midline", "render", "residual")
@@ -175,7 +182,7 @@ def _draw_view(picture: Picture, view: int, axes: list[Axes]) -> None:
 def _window(picture: Picture, view: int) -> Array:
     """((left, right), (top, bottom)) of the part of a crop to show: around the worm, of one size in all views."""
     extent = np.ptp(picture.midlines, axis=1).max()
-    half = min(0.68 * extent + 6, min(picture.images.shape[1:]) / 2)
+    half = min(0.57 * extent + 5, min(picture.images.shape[1:]) / 2)
     line = picture.midlines[view]
     middle = (line.max(0) + line.min(0)) / 2
     size = np.array(picture.images.shape[:0:-1])
@@ -209,7 +216,7 @@ def _draw_curve(picture: Picture, ax: Axes3D) -> None:
         axis._axinfo["grid"].update(color="#2a3140", linewidth=0.7)
         axis.set_label_text(f"{name} (mm)", fontsize=10, color=FAINT)
         axis.set_tick_params(labelsize=8, labelcolor=FAINT, color=FAINT, pad=1)
-    ax.set_box_aspect((1, 1, 1), zoom=1.02)
+    ax.set_box_aspect((1, 1, 1), zoom=0.97)
     ax.view_init(elev=22, azim=-56)
     ax.patch.set_alpha(0)
 

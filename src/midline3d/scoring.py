@@ -35,7 +35,7 @@ def relative_scores(rendering: Rendering, blobs: Blobs) -> Float[Tensor, "batch 
 
 
 def mask_blobs(blobs: Blobs, shares: Float[Tensor, "batch vertex"]) -> Blobs:
-    """Blobs whose render is M': each divided by its peak and scaled by its vertex's relative score (eq. S24, S25).
+    """Blobs whose render is M': each divided by its peak and scaled by its vertex's relative score (app. D).
 
     By the peak, not by the sum as printed: divided by its sum no pixel of a blob of 5 px would reach the threshold.
     """
@@ -49,12 +49,12 @@ def masked(
     threshold: float,
     outside: float,
 ) -> Float[Tensor, "batch camera height width"]:
-    """I* = M I, with M = 1 where the mask's render reaches Theta and `outside` elsewhere (eq. S26)."""
+    """I* = M I, with M = 1 where the mask's render reaches Theta and `outside` elsewhere (app. D)."""
     return torch.where(mask_render >= threshold, images, images * outside)
 
 
 def imbalance(shares: Float[Tensor, "batch vertex"]) -> Float[Tensor, " batch"]:
-    """n_s: how far the scores' centre of mass lies from the middle of the body, in vertices (eq. S27, S28)."""
+    """n_s: how far the scores' centre of mass lies from the middle of the body, in vertices (app. E)."""
     count = shares.shape[1]
     vertices = torch.arange(count, dtype=shares.dtype, device=shares.device)
     total = shares.sum(1)
