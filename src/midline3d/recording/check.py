@@ -221,28 +221,33 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
 
 
 def frames_apart(looker: Looker, seen: Sequence[Seen]) -> tuple[Array, Array]:
-    """(camera,) frames by which each camera lags, and the standard error of that.
+    """(camera,) frames by which each camera runs behind the most of them, and the standard errors.
 
-    A camera out of step sees the worm where it was before: its distance from the common point grows with the speed.
+    A camera that is late shows the worm where it was: the views miss each other in proportion to its speed. What of
+    that a wrong common point would hide is projected out, and what a wrong calibration adds is the same throughout.
     """
     count = looker.cameras.count
-    speed: list[Array] = []
-    away: list[Array] = []
+    speeds, misses = [], []
     for before, here, after in zip(seen, seen[1:], seen[2:], strict=False):
         whole = all((one.place.choice != ABSENT).all() for one in (before, here, after))
         if whole and after.sight.frame - before.sight.frame == 2:
-            speed.append((after.pixels - before.pixels) / 2)
             own = [here.sight.seen[view].centre[here.place.choice[view]] for view in range(count)]
-            away.append(np.stack(own) - here.pixels)
-    if len(speed) < 8:
+            speeds.append((after.pixels - before.pixels) / 2)
+            misses.append((np.stack(own) - here.pixels).ravel())
+    if len(speeds) < 8:
         return np.zeros(count), np.full(count, np.inf)
-    moves, misses = np.stack(speed), np.stack(away)
-    moves, misses = moves - moves.mean(0), misses - misses.mean(0)
-    energy = np.maximum((moves**2).sum((0, 2)), 1e-9)
-    # The common point follows by 1/count of each camera's lag: what shows is the rest.
-    lag = -(moves * misses).sum((0, 2)) / energy * count / (count - 1)
-    rest = misses + (lag * (count - 1) / count)[:, None] * moves
-    return lag, np.sqrt((rest**2).sum((0, 2)) / (2 * len(moves)) / energy)
+    moves = rig.projection_jacobian(looker.cameras, torch.from_numpy(looker.look.centre())[None, None])
+    free = np.linalg.svd(moves[0, :, 0].flatten(0, 1).numpy())[0][:, 3:]
+    shown = np.zeros((len(speeds), 2 * count, count))
+    for view in range(count):
+        shown[:, 2 * view : 2 * view + 2, view] = -np.stack(speeds)[:, view]
+    design, miss = shown.transpose(0, 2, 1) @ free, np.stack(misses) @ free
+    design, miss = design - design.mean(0), miss - miss.mean(0)
+    matrix = design.transpose(0, 2, 1).reshape(-1, count)
+    lag = np.linalg.lstsq(matrix, miss.ravel(), rcond=1e-6)[0]
+    variance = float(((miss.ravel() - matrix @ lag) ** 2).mean())
+    error = np.sqrt(np.diag(np.linalg.pinv(matrix.T @ matrix, rcond=1e-6)) * variance)
+    return lag - np.median(lag), 2 * error  # twice: neighbouring frames share their errors
 
 
 def _needs(recording: Recording, window: Any, cost: float | None, seconds_per_frame: float | None) -> dict[str, Any]:
