@@ -1,6 +1,7 @@
 """Builds the compiled renderer. Optional: without a C compiler the package installs all the same, and is slower."""
 
 import sys
+from glob import glob
 
 from setuptools import Extension, setup
 
@@ -13,7 +14,7 @@ setup(
         Extension(
             "midline3d.rendering._kernel",
             sources=["src/midline3d/rendering/_kernel.c"],
-            depends=["src/midline3d/rendering/_kernel.h"],
+            depends=glob("src/midline3d/rendering/*.h"),
             extra_compile_args=flags,
             libraries=[] if windows else ["m"],
             optional=True,

@@ -378,6 +378,8 @@ class TestCompiled:
             Compiled().forward(blobs, images.mT.contiguous().mT, CUTOFF)
         with pytest.raises(TypeError, match=r"images torch.float64"):
             Compiled().forward(blobs, images.double(), CUTOFF)
+        with pytest.raises(TypeError, match="float16"):
+            Compiled().forward(Blobs(*(tensor.half() for tensor in blobs.tensors())), images.half(), CUTOFF)
         with pytest.raises(ValueError, match="meta"):
             Compiled().forward(Blobs(*(tensor.to("meta") for tensor in blobs.tensors())), images.to("meta"), CUTOFF)
 

@@ -1,7 +1,7 @@
 /* The compiled body of the renderer: see contract.py for what it computes and cpu.py for how it is called.
 
    Plain C: no Python header, no other library. Each number type and instruction set is one inclusion of _kernel.h;
-   which one runs is decided on the machine it runs on. */
+   which one runs is decided on the machine it runs on: NEON, or SSE2, AVX2 and AVX-512. */
 
 #include <math.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <arm_neon.h>
 #endif
 
+/* Vectors are what GCC and Clang make of them; elsewhere the same code goes number by number. */
 #if defined(_MSC_VER) && !defined(__clang__)
 #include <intrin.h>
 #define INLINE static __forceinline
@@ -25,7 +26,9 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 #define TAKE_NEXT(counter) __atomic_fetch_add((counter), 1, __ATOMIC_RELAXED)
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define VECTORS
+#endif
 typedef float quad __attribute__((vector_size(16)));
 typedef int32_t quad_ints __attribute__((vector_size(16)));
 #ifdef __clang__
@@ -33,14 +36,6 @@ typedef int32_t quad_ints __attribute__((vector_size(16)));
 #else
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (quad_ints){i, j, k, l})
 #endif
-#endif
-
-#ifdef __clang__
-#define UNROLLED _Pragma("clang loop unroll_count(4)")
-#elif defined(__GNUC__)
-#define UNROLLED _Pragma("GCC unroll 4")
-#else
-#define UNROLLED
 #endif
 
 #define LOG2E 1.4426950408889634

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -43,16 +42,17 @@ class Compiled:
 
     def __init__(self, widest: int = -1) -> None:
         self._library = _library()
+        self._bands: int = self._library.midline3d_bands()
         self._widest = widest
 
     def forward(
         self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float
     ) -> tuple[Rendering, Int[Tensor, "batch camera height width"]]:
-        rendering = Rendering(torch.empty_like(images), torch.empty_like(blobs.sigma), torch.empty_like(blobs.sigma))
+        image, overlap, mass = torch.empty_like(images), torch.empty_like(blobs.sigma), torch.empty_like(blobs.sigma)
         owner = torch.empty(images.shape, dtype=torch.int32)
-        parts = {"image": rendering.image, "overlap": rendering.overlap, "mass": rendering.mass, "owner": owner}
-        self._run(_FORWARD, blobs, images, cutoff, parts)
-        return rendering, owner
+        parts = {"image": image, "overlap": overlap, "mass": mass, "owner": owner}
+        self._run(_FORWARD, blobs, images, Objective(cutoff), parts)
+        return Rendering(image, overlap, mass), owner
 
     def backward(
         self,
@@ -64,7 +64,7 @@ class Compiled:
     ) -> Float[Tensor, "batch camera vertex 5"]:
         slope = images.new_empty(*blobs.sigma.shape, 5)
         above = {"up_image": upstream.image, "up_overlap": upstream.overlap, "up_mass": upstream.mass}
-        self._run(_BACKWARD, blobs, images, cutoff, {"owner": owner, "slope": slope, **above})
+        self._run(_BACKWARD, blobs, images, Objective(cutoff), {"owner": owner, "slope": slope, **above})
         return slope
 
     def products(
@@ -74,51 +74,51 @@ class Compiled:
         shares: Float[Tensor, "batch vertex"],
         objective: Objective,
     ) -> Products:
-        products = Products(
-            gram=images.new_empty(*blobs.sigma.shape, 5, 5),
-            slope=images.new_empty(*blobs.sigma.shape, 5),
-            loss=torch.empty_like(blobs.rho),
-            overlap=torch.empty_like(blobs.sigma),
-            mass=torch.empty_like(blobs.sigma),
-        )
-        self._run(_PRODUCTS, blobs, images, objective.cutoff, {"shares": shares, **vars(products)}, objective)
-        return products
+        parts = {
+            "gram": images.new_empty(*blobs.sigma.shape, 5, 5),
+            "slope": images.new_empty(*blobs.sigma.shape, 5),
+            "loss": torch.empty_like(blobs.rho),
+            "overlap": torch.empty_like(blobs.sigma),
+            "mass": torch.empty_like(blobs.sigma),
+        }
+        self._run(_PRODUCTS, blobs, images, objective, {"shares": shares, **parts})
+        return Products(**parts)
 
-    def _run(
-        self,
-        job: int,
-        blobs: Blobs,
-        images: Tensor,
-        cutoff: float,
-        parts: dict[str, Tensor],
-        objective: Objective | None = None,
-    ) -> None:
-        if not 0 < cutoff < 1:
+    def _run(self, job: int, blobs: Blobs, images: Tensor, objective: Objective, parts: dict[str, Tensor]) -> None:
+        o = objective
+        if not 0 < o.cutoff < 1:
             raise ValueError(
-                f"cutoff is {cutoff}, but must lie between 0 and 1: only the reference renders uncut blobs"
+                f"cutoff is {o.cutoff}, but must lie between 0 and 1: only the reference leaves blobs uncut"
             )
-        batch, cameras, vertices = blobs.sigma.shape
-        tensors = {**vars(blobs), "images": images, **parts}
-        # Kept in this dictionary until the end: the library sees bare addresses.
-        tensors["sums"] = images.new_empty(batch * cameras, self._library.midline3d_bands(), vertices, _SUMS[job])
-        tensors["losses"] = torch.empty(batch * cameras, self._library.midline3d_bands(), dtype=torch.float64)
-        scene = _Scene(job, batch * cameras, cameras, vertices, *images.shape[-2:], cutoff, 0.0, 1.0, math.inf)
-        if objective is not None:
-            scene.threshold, scene.outside, scene.robust = objective.threshold, objective.outside, objective.robust
-        for name, tensor in tensors.items():
-            _check(name, tensor, images)
+        (batch, cameras, vertices), (height, width) = blobs.sigma.shape, images.shape[-2:]
+        views = batch * cameras
+        scene = _Scene(job, views, cameras, vertices, height, width, o.cutoff, o.threshold, o.outside, o.robust)
+        pixels, points = views * height * width, views * vertices
+        sizes = {"centre": 2 * points, "images": pixels, "owner": pixels, "image": pixels, "up_image": pixels}
+        sizes |= {"rho": views, "loss": views, "shares": batch * vertices, "slope": 5 * points, "gram": 25 * points}
+        for name, tensor in {**vars(blobs), "images": images, **parts}.items():
+            kind = torch.int32 if name == "owner" else images.dtype
+            # The library trusts its addresses, so that nothing wrong may get there.
+            fits = tensor.dtype == kind and tensor.numel() == sizes.get(name, points)
+            if not (fits and tensor.is_cpu and tensor.is_contiguous()):
+                raise _complaint(name, tensor, images)
             setattr(scene, name, tensor.data_ptr())
+        if images.dtype not in (torch.float32, torch.float64):
+            raise _complaint("images", images, images)
+        sums = views * self._bands * vertices * _SUMS[job] * images.element_size()
+        scene.losses = _room("sums", sums + 8 * views * self._bands)
+        scene.sums = scene.losses + 8 * views * self._bands
         self._on_all_threads(scene, images.dtype == torch.float64)
 
     def _on_all_threads(self, scene: _Scene, doubles: bool) -> None:
         """Everybody takes bands of rows from the scene until none is left, this thread too."""
         library, most = self._library, self._widest
-        room = library.midline3d_room(scene, doubles, most)
+        size = library.midline3d_room(scene, doubles, most)
 
         def work() -> None:
-            library.midline3d_work(scene, _room(room), doubles, most)
+            library.midline3d_work(scene, _room("work", size), doubles, most)
 
-        hands = min(torch.get_num_threads(), scene.views * library.midline3d_bands()) - 1
+        hands = min(torch.get_num_threads(), scene.views * self._bands) - 1
         helpers = [_pool(hands).submit(work) for _ in range(hands)] if hands > 0 else []
         work()
         for helper in helpers:
@@ -128,27 +128,29 @@ class Compiled:
         library.midline3d_gather(scene, doubles, most)
 
 
-def _check(name: str, tensor: Tensor, images: Tensor) -> None:
-    """The library trusts its addresses, so that nothing wrong may get there."""
-    if tensor.device.type != "cpu":
-        raise ValueError(
+def _complaint(name: str, tensor: Tensor, images: Tensor) -> Exception:
+    if not tensor.is_cpu:
+        return ValueError(
             f"{name} lies on {tensor.device}, but the compiled renderer works on the CPU: use another body"
         )
-    kind = {"owner": torch.int32, "losses": torch.float64}.get(name, images.dtype)
-    if tensor.dtype != kind or images.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name} is {tensor.dtype}, images {images.dtype}: all must be float32, or all float64")
     if not tensor.is_contiguous():
-        raise ValueError(f"{name} is not contiguous: call .contiguous() first")
+        return ValueError(f"{name} is not contiguous: call .contiguous() first")
+    if images.dtype not in (torch.float32, torch.float64) or tensor.is_floating_point() != (name != "owner"):
+        return TypeError(f"{name} is {tensor.dtype}: the compiled renderer takes float32 or float64 (owners: int32)")
+    if tensor.is_floating_point() and tensor.dtype != images.dtype:
+        return TypeError(f"{name} is {tensor.dtype} and images {images.dtype}: make them one")
+    return ValueError(f"{name} has shape {tuple(tensor.shape)}, which does not go with images {tuple(images.shape)}")
 
 
 _local = threading.local()
 
 
-def _room(size: int) -> int:
+def _room(purpose: str, size: int) -> int:
     """The address of at least `size` bytes that are this thread's own, kept from call to call."""
-    room: Tensor | None = getattr(_local, "room", None)
+    room: Tensor | None = getattr(_local, purpose, None)
     if room is None or room.numel() < size:
-        _local.room = room = torch.empty(size, dtype=torch.uint8)
+        room = torch.empty(size, dtype=torch.uint8)
+        setattr(_local, purpose, room)
     return room.data_ptr()
 
 
