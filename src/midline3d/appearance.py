@@ -7,7 +7,7 @@ animal's own: its width and opacity along the body, learned once per recording, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -50,6 +50,7 @@ class Look:
         return Blobs(centre, self.sigma, self.iota, rho)
 
 
+@runtime_checkable
 class Taper(Protocol):
     """How the width and intensity of a view spread over the vertices."""
 
@@ -100,11 +101,12 @@ class Shape:
     tissue: Float[Tensor, " knot"]
     """log of the opacity against an even tissue, at knots equally spaced from tip to tip."""
 
-    def profile(self, vertices: int) -> tuple[Float[Tensor, " vertex"], Float[Tensor, " vertex"]]:
-        """Width and opacity of every vertex as shares of the body's middle."""
-        place = torch.linspace(0, 1, vertices, dtype=self.head_share.dtype, device=self.head_share.device)
-        head = _end(place, self.head_share, self.head_bluntness)
-        tail = _end(1 - place, self.tail_share, self.tail_bluntness)
+    def profile(
+        self, place: Float[Tensor, " vertex"], lost: Float[Tensor, "*any 2"]
+    ) -> tuple[Float[Tensor, "*any vertex"], Float[Tensor, "*any vertex"]]:
+        """Width and opacity at places along the body, as shares of its middle's; `lost` is taken off at head and tail."""
+        head = _end(place - lost[..., :1], self.head_share, self.head_bluntness)
+        tail = _end(1 - place - lost[..., 1:], self.tail_share, self.tail_bluntness)
         tissue = (_hats(place, len(self.tissue)) @ self.tissue).exp()
         return head * tail, head**self.head_opacity * tail**self.tail_opacity * tissue
 
@@ -112,42 +114,52 @@ class Shape:
 def _hats(place: Tensor, knots: int) -> Tensor:
     """Piecewise linear interpolation from knots over [0, 1], as a matrix."""
     at = torch.linspace(0, 1, knots, dtype=place.dtype, device=place.device)
-    return (1 - (place[:, None] - at).abs() * (knots - 1)).clamp(min=0)
+    return (1 - (place[..., None] - at).abs() * (knots - 1)).clamp(min=0)
 
 
 def _end(place: Tensor, share: Tensor, bluntness: Tensor) -> Tensor:
     # Not quite 0 at the tip: a power of it must keep finite derivatives.
-    inside = (1 - (1 - (place / share).clamp(max=1)).square()).clamp(min=1e-4)
+    inside = (1 - (1 - (place / share).clamp(0, 1)).square()).clamp(min=1e-4)
     return inside**bluntness
+
+
+CAP = 0.35
+"""Blur widths by which the largest of many blobs reaches further beyond a tapered end than their sum does.
+
+A blurred image is a sum over the body; the render is a maximum. Fitted to images of straight tapered bodies, blunt and
+pointed, in focus and out of it, the last visible blob lies 0.25 to 0.45 blur widths inside the tip.
+"""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The animal's own taper: relative width and opacity along the body, blurred as each view is.
+    """The animal's own taper: its shape, blurred as each view is.
 
     A view's sigma is the width of the body's middle there. What it has above the width of a sharp image is blur,
     which adds to every part in squares, while the light that a part takes away stays the same: a thin tip out of
     focus is as wide as the blur and faint.
     """
 
-    width: Float[Tensor, " vertex"]
-    opacity: Float[Tensor, " vertex"]
+    shape: Shape
     sharp: Float[Tensor, " camera"]
     """sigma of the body's middle in perfect focus, px."""
-    depth: Float[Tensor, ""]
+    length: Float[Tensor, " camera"]
+    """px."""
+    vertices: int
     floor: float = 0.5
-    """px: no blob is thinner, a pixel's own width."""
+    """px: least blur, a pixel's own width."""
 
     def look(self, view: ViewLook, optics: Optics) -> Look:
         sigma, iota = view.sigma[..., None], view.iota[..., None]
         sharp = torch.minimum(self.sharp[:, None], sigma)
         middle = (sigma.square() - sharp.square()).clamp(min=self.floor**2).sqrt()
         blur = (middle + view.defocus[..., None] * optics.beyond).clamp(min=self.floor)
-        wide = (sharp * self.width).square() + blur.square()
-        spread = wide.sqrt()
+        place = torch.linspace(0, 1, self.vertices, dtype=sigma.dtype, device=sigma.device)
+        width, opacity = self.shape.profile(place, CAP * blur[..., [0, -1]] / self.length[:, None])
+        spread = ((sharp * width).square() + blur.square()).sqrt()
         # The middle of the body, in the mean focus, has the view's own sigma and iota.
         whole = (sharp.square() + middle.square()).sqrt()
-        faded = iota * self.opacity * self.width * (whole / spread) * optics.stretch**self.depth
+        faded = iota * opacity * width * (whole / spread) * optics.stretch**self.shape.depth
         by_blur = torch.where(blur > self.floor, blur / spread, 0.0)
         by_sigma = torch.where(sigma > sharp, by_blur * sigma.square() / middle, spread)
         by_focus = by_blur * optics.beyond

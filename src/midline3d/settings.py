@@ -206,8 +206,10 @@ class BodySettings:
     """Learned from at most so many, spread evenly over the first `span`."""
     span: int = 90
     """Frames tracked for learning before the recording itself is: they show the animal from many sides."""
-    sure: float = 2e-3
-    """Weight of the priors: a standard deviation costs as much as 0.02 of squared residual in every frame."""
+    iterations: int = 30
+    sure: float = 0.04
+    """Weight of the priors: a standard deviation costs as much as 0.4 of squared residual in every frame. What the
+    model gets wrong is no noise that averages out over frames: with weaker priors it pulls at the tips."""
     share: float = 0.2
     share_spread: float = 0.3
     """Standard deviation of the logarithm, here and below."""
@@ -218,14 +220,18 @@ class BodySettings:
     depth: float = 0.5
     """Absorption saturates: twice the way through the body is not twice as dark."""
     depth_spread: float = 0.3
-    sharp: float = 0.02
-    """mm, sigma of an adult's middle in perfect focus."""
-    sharp_spread: float = 0.4
+    sharp: float = 0.019
+    """sigma of the body's middle in perfect focus, as a share of the length: a worm is 15 times as long as thick."""
+    sharp_spread: float = 0.2
     knots: int = 9
     """Of the tissue's opacity along the body."""
     tissue_spread: float = 0.2
     tip_spread: float = 0.1
     """Of the tissue at the very tips, where it could not be told from the taper."""
+    turn_spread: float = 0.01
+    """rad, by which a camera may be turned against its calibration."""
+    magnification_spread: float = 0.01
+    """Standard deviation of the logarithm of a camera's magnification against its calibration."""
 
 
 @dataclass(frozen=True)

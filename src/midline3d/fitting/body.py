@@ -1,7 +1,7 @@
-"""Learning the body: one length, width and opacity along it for all frames of a recording.
+"""Learning what all frames share: the animal's length, width and opacity, and what its calibration got wrong.
 
-A bundle adjustment. Every frame keeps its own unknowns; the body's few numbers are shared. Each frame's unknowns are
-eliminated (Schur complement), the body's step is solved for, and the frames follow.
+A feature-free bundle adjustment. Every frame keeps its own unknowns; the body's and the cameras' few numbers are
+shared. Each frame's unknowns are eliminated (Schur complement), the shared step is solved for, and the frames follow.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d.appearance import Optics, Profile, Shape, optics
-from midline3d.cameras import projection_jacobian
+from midline3d.appearance import Profile, Shape, optics
+from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
 from midline3d.fitting.normal import System, assemble, shift_and_look_derivatives, vertex_derivatives
 from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, moved
 from midline3d.shapes import Float, Tensor
@@ -30,8 +30,7 @@ class Body:
 
     def profile(self, vertices: int, scale: Float[Tensor, " camera"], floor: float) -> Profile:
         """The taper in views of the given magnifications (px per mm)."""
-        width, opacity = self.shape.profile(vertices)
-        return Profile(width, opacity, self.sharp * scale, self.shape.depth, floor)
+        return Profile(self.shape, self.sharp * scale, self.length * scale, vertices, floor)
 
     def numbers(self) -> Float[Tensor, " number"]:
         """All constants, as logarithms: the tissue's, the tapers', the sharp width, the length."""
@@ -46,103 +45,178 @@ class Body:
 
 
 @dataclass(frozen=True)
-class BodyPrior:
-    """Where the body's numbers lie before any image is seen: log-normal."""
+class Rig:
+    """The cameras before any refinement, and where the frames lie in their world."""
 
-    middle: Float[Tensor, " number"]
-    weight: Float[Tensor, " number"]
+    cameras: Cameras
+    """float64."""
+    centres: Float[Tensor, "batch 3"]
+    """Local origins of the frames, mm."""
+    crops: Float[Tensor, "batch camera 2"]
+    """First pixels of the crops, px."""
 
-    def energy(self, numbers: Tensor) -> Tensor:
-        return (self.weight * (numbers - self.middle).square()).sum()
+    @property
+    def pivot(self) -> Float[Tensor, " 3"]:
+        return self.centres.mean(0)
+
+    def refined(self, change: Float[Tensor, "camera 4"]) -> Cameras:
+        return refined(self.cameras, change.to(self.cameras.focal), self.pivot)
+
+    def local(self, change: Float[Tensor, "camera 4"]) -> Cameras:
+        """The refined cameras as each frame sees them, in the changes' own dtype and device."""
+        cameras = self.refined(change.double().cpu()).local(self.centres, self.crops)
+        return cameras.to(change.dtype).to(change.device)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all frames have in common: the body's numbers, and four of every camera (see `cameras.refined`)."""
+
+    body: Float[Tensor, " number"]
+    cameras: Float[Tensor, "camera 4"]
+
+    def moved(self, step: Float[Tensor, " shared"]) -> Shared:
+        count = self.cameras.numel()
+        turned = self.cameras + step[:count].view_as(self.cameras)
+        return Shared(self.body + step[count:].clamp(-0.3, 0.3), turned)
+
+    def flat(self) -> Float[Tensor, " shared"]:
+        return torch.cat([self.cameras.flatten(), self.body])
+
+
+@dataclass(frozen=True)
+class SharedPrior:
+    """Where the shared numbers lie before any image is seen: normal, the body's in their logarithms."""
+
+    middle: Float[Tensor, " shared"]
+    weight: Float[Tensor, " shared"]
+
+    def energy(self, shared: Shared) -> Float[Tensor, ""]:
+        return (self.weight * (shared.flat() - self.middle).square()).sum()
 
 
 @dataclass(frozen=True)
 class Learned:
     body: Body
+    cameras: Cameras
+    """The whole rig, refined; float64."""
+    change: Float[Tensor, "camera 4"]
     state: FrameState
     energy: float
     iterations: int
 
 
-def learn(
-    problem: Problem, state: FrameState, body: Body, prior: BodyPrior, scale: Tensor, iterations: int = 30
-) -> Learned:
-    """The body and all frames together, to convergence, by Levenberg-Marquardt."""
-    floor = problem.taper.floor  # type: ignore[attr-defined]
+@dataclass(frozen=True)
+class _Point:
+    """Where the learning stands."""
+
+    shared: Shared
+    problem: Problem
+    at: Evaluation
+    energy: float
+
+
+def learn(problem: Problem, rig: Rig, state: FrameState, body: Body, prior: SharedPrior, iterations: int) -> Learned:
+    """The body, the cameras and all frames together, to convergence, by Levenberg-Marquardt."""
     numbers = body.numbers()
-
-    def look_at(numbers: Tensor, state: FrameState) -> tuple[Problem, Evaluation, Tensor]:
-        body = Body.of(numbers)
-        here = replace(problem, taper=body.profile(state.vertices, scale, floor))
-        at = evaluate(here, replace(state, length=body.length.expand(len(state))).rebuilt(state.middle()))
-        return here, at, at.energy.sum() + prior.energy(numbers)
-
-    here, at, energy = look_at(numbers, state)
-    damping = 1e-3
-    done = 0
-    for _ in range(iterations):
+    cameras = torch.zeros(rig.cameras.count, 4, dtype=numbers.dtype, device=numbers.device)
+    here = _look(problem, rig, prior, Shared(numbers, cameras), state)
+    damping, done = 1e-3, 0
+    while done < iterations and damping < 1e4:
         done += 1
-        own, shared = _step(here, at, numbers, prior, scale, floor, damping)
-        next_numbers = numbers + shared.clamp(-0.3, 0.3)
-        there, trial, next_energy = look_at(next_numbers, moved(here, at.state, own))
-        gain = float(energy - next_energy)
+        own, shared = _step(here, rig, prior, damping)
+        there = _look(problem, rig, prior, here.shared.moved(shared), moved(here.problem, here.at.state, own))
+        gain = here.energy - there.energy
         if gain > 0:
-            converged = gain < 2e-6 * float(energy)
-            here, at, numbers, energy = there, trial, next_numbers, next_energy
-            damping = max(damping * 0.2, 1e-7)
-            if converged:
-                break
+            here, damping = there, max(damping * 0.2, 1e-7)
         else:
             damping *= 8
-            if damping > 1e4:
-                break
-    return Learned(Body.of(numbers), at.state, float(energy), done)
+        if 0 < gain < 1e-5 * here.energy:
+            break
+    shared = here.shared
+    whole = rig.refined(shared.cameras.double().cpu())
+    return Learned(Body.of(shared.body), whole, shared.cameras, here.at.state, here.energy, done)
+
+
+def _look(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, state: FrameState) -> _Point:
+    body = Body.of(shared.body)
+    cameras = rig.local(shared.cameras)
+    magnification = scale(cameras, torch.zeros_like(state.points[:, :1])).mean(0)
+    taper = body.profile(state.vertices, magnification, problem.taper.floor)
+    problem = replace(problem, taper=taper, views=replace(problem.views, cameras=cameras))
+    at = evaluate(problem, replace(state, length=body.length.expand(len(state))).rebuilt(state.middle()))
+    return _Point(shared, problem, at, float(at.energy.sum() + prior.energy(shared)))
 
 
 def _step(
-    problem: Problem, at: Evaluation, numbers: Tensor, prior: BodyPrior, scale: Tensor, floor: float, damping: float
-) -> tuple[Float[Tensor, "batch unknown"], Float[Tensor, " number"]]:
-    """Steps of the frames' unknowns and of the body's numbers, with the frames' own length held by the body's."""
-    layout = problem.layout
-    places = vertex_derivatives(at.state, problem.basis)
-    others = shift_and_look_derivatives(at.state, at.look, problem.views.cameras, layout)
-    jacobian = projection_jacobian(problem.views.cameras, at.state.points)
-    by_body = _look_by_numbers(at.state, numbers, scale, floor, optics(problem.views.cameras, at.state.points, at.state.frames[..., 0]))
-    system = assemble(at.products, places, jacobian, torch.cat([others, by_body], -1))
-    system = System(system.hessian * problem.weights.pixels, system.gradient * problem.weights.pixels)
-    count, shared = layout.count, len(numbers)
+    here: _Point, rig: Rig, prior: SharedPrior, damping: float
+) -> tuple[Float[Tensor, "batch unknown"], Float[Tensor, " shared"]]:
+    """Steps of the frames' unknowns and of the shared numbers, each frame's own length held by the body's."""
+    layout = here.problem.layout
+    hessian, gradient = _system(here, rig)
+    count = layout.count
     # The length's column among the frame's unknowns is the body's last number, for all frames.
     own = [index for index in range(count) if index != layout.length]
-    common = [*range(count, count + shared - 1), layout.length]
-    system = add_priors(problem, at, system)
-    hessian, gradient = system.hessian.double(), system.gradient.double()
-    frames = hessian[:, own][:, :, own]
+    common = [*range(count, hessian.shape[1]), layout.length]
+    frames, coupling = hessian[:, own][:, :, own], hessian[:, own][:, :, common]
     diagonal = torch.diagonal(frames, dim1=1, dim2=2)
     diagonal += damping * diagonal + 1e-9 * diagonal.amax(1, keepdim=True)
-    coupling = hessian[:, own][:, :, common]
-    factor = torch.linalg.cholesky(frames)
-    right = torch.cat([coupling, gradient[:, own, None]], -1)
-    solved = torch.cholesky_solve(right, factor)
+    solved = torch.cholesky_solve(
+        torch.cat([coupling, gradient[:, own, None]], -1), torch.linalg.cholesky(frames)
+    )
     reduced = (hessian[:, common][:, :, common] - coupling.mT @ solved[..., :-1]).sum(0)
     slope = (gradient[:, common] - (coupling.mT @ solved[..., -1:]).squeeze(-1)).sum(0)
     weight = prior.weight.double()
     reduced = reduced + torch.diag(weight + damping * torch.diagonal(reduced).clamp(min=1e-6))
-    slope = slope + weight * (numbers - prior.middle).double()
+    slope = slope + weight * (here.shared.flat() - prior.middle).double()
     step = -torch.linalg.solve(reduced, slope)
-    follow = -(solved[..., -1] + solved[..., :-1] @ step)
     full = torch.zeros(len(frames), count, dtype=torch.float64, device=frames.device)
-    full[:, own] = follow
-    return full.to(numbers.dtype), step.to(numbers.dtype)
+    full[:, own] = -(solved[..., -1] + solved[..., :-1] @ step)
+    dtype = here.shared.body.dtype
+    return full.to(dtype), step.to(dtype)
 
 
-def _look_by_numbers(
-    state: FrameState, numbers: Float[Tensor, " number"], scale: Tensor, floor: float, seen: Optics
+def _system(here: _Point, rig: Rig) -> tuple[Tensor, Tensor]:
+    """H and g of every frame's unknowns, the cameras' numbers, and the body's but the length; float64."""
+    problem, at = here.problem, here.at
+    cameras, state = problem.views.cameras, at.state
+    pivot = (rig.pivot - rig.centres).to(state.points)
+    others = torch.cat(
+        [
+            shift_and_look_derivatives(state, at.look, cameras, problem.layout),
+            _by_cameras(refinement_jacobian(cameras, state.points, pivot)),
+            _by_body(here),
+        ],
+        -1,
+    )
+    places = vertex_derivatives(state, problem.basis)
+    system = assemble(at.products, places, projection_jacobian(cameras, state.points), others)
+    weight = problem.weights.pixels
+    system = add_priors(problem, at, System(system.hessian * weight, system.gradient * weight))
+    return system.hessian.double(), system.gradient.double()
+
+
+def _by_cameras(
+    jacobian: Float[Tensor, "batch camera vertex 2 4"],
 ) -> Float[Tensor, "batch camera vertex 5 number"]:
-    """d(u, v, sigma, iota, rho) of every blob by the body's numbers but the length."""
+    """Each blob's five numbers by all cameras' numbers: only a camera's own move its blobs."""
+    count = jacobian.shape[1]
+    out = jacobian.new_zeros(*jacobian.shape[:3], 5, 4 * count)
+    for camera in range(count):
+        out[:, camera, :, :2, 4 * camera : 4 * camera + 4] = jacobian[:, camera]
+    return out
+
+
+def _by_body(here: _Point) -> Float[Tensor, "batch camera vertex 5 number"]:
+    """Each blob's five numbers by the body's but the length."""
+    state, cameras = here.at.state, here.problem.views.cameras
+    seen = optics(cameras, state.points, state.frames[..., 0])
+    magnification = scale(cameras, torch.zeros_like(state.points[:, :1])).mean(0)
+    numbers = here.shared.body
 
     def look(values: Tensor) -> Tensor:
-        taper = Body.of(torch.cat([values, numbers[-1:]])).profile(state.vertices, scale, floor)
-        there = taper.look(state.view_look, seen)
+        body = Body.of(torch.cat([values, numbers[-1:]]))
+        there = body.profile(state.vertices, magnification, here.problem.taper.floor).look(state.view_look, seen)
         return torch.stack([there.sigma, there.iota], -1)
 
     slopes = torch.func.jacfwd(look)(numbers[:-1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from midline3d import curve, scoring
-from midline3d.appearance import Look, Taper, optics
+from midline3d.appearance import Look, Profile, optics
 from midline3d.cameras import project, scale
 from midline3d.fitting.normal import Basis, Layout, System, pixel_system
 from midline3d.fitting.views import Views
@@ -22,7 +22,7 @@ class Problem:
     """A batch of frames to fit, and everything that stays fixed while they are."""
 
     views: Views
-    taper: Taper
+    taper: Profile
     basis: Basis
     objective: Objective
     weights: SecondOrderSettings

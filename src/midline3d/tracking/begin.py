@@ -11,7 +11,7 @@ import torch
 from midline3d.appearance import PaperTaper, Profile, Shape
 from midline3d.cameras import scale
 from midline3d.errors import InputError
-from midline3d.fitting.body import Body, BodyPrior, learn
+from midline3d.fitting.body import Body, Rig, SharedPrior, learn
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, fit
 from midline3d.fitting.start import first_guesses
@@ -28,6 +28,8 @@ Report = Callable[[str], None]
 class Beginning:
     """Everything that following the animal needs."""
 
+    clip: Clip
+    """With the cameras refined."""
     frame: int
     state: FrameState
     """Of that frame, a batch of one."""
@@ -101,7 +103,7 @@ def first_state(clip: Clip, frame: int, generator: torch.Generator) -> tuple[Fra
     problem = problem_of(clip, [frame] * len(best), taper, best, free)
     done = fit(problem, best, settings.second_order.first_iterations)
     winner = int(done.energy.argmin())
-    return done.state[[winner]], replace(body, length=done.state.length[winner])
+    return done.state[[winner]], average_body(settings.body, done.state.length[winner])
 
 
 def rehearse(
@@ -124,23 +126,25 @@ def rehearse(
 
 
 def learned(clip: Clip, frames: list[int], states: FrameState, body: Body) -> Beginning:
-    """The body from a choice of the rehearsed frames, and all turned so that the head comes first."""
+    """The body and the cameras from a choice of the rehearsed frames, and all turned so that the head comes first."""
     settings = clip.settings
     count = min(settings.body.frames, len(frames))
     chosen = np.linspace(0, len(frames) - 1, count).round().astype(int).tolist()
     some, start = [frames[place] for place in chosen], states[chosen]
-    scales = _scales(clip, some[0])
-    body = replace(body, length=states.length.median())
-    taper = body.profile(settings.curve.vertices, scales, settings.pixels.floor)
+    body = average_body(settings.body, states.length.median())
+    taper = body.profile(settings.curve.vertices, _scales(clip, some[0]), settings.pixels.floor)
     problem = problem_of(clip, some, taper, start, settings.second_order)
-    result = learn(problem, start, body, body_prior(settings.body, body, count), scales)
+    rig = Rig(clip.cameras, clip.centres(some), clip.origins(some))
+    prior = shared_prior(settings.body, body, count, clip.cameras.count)
+    result = learn(problem, rig, start, body, prior, settings.body.iterations)
+    clip = replace(clip, cameras=result.cameras)
     odds = head_odds(clip, frames, states, result.body)
     state, body = result.state, result.body
     if odds < 0:
         state, body = state.reversed(), replace(body, shape=reversed_shape(body.shape))
     best = count // 2
-    taper = body.profile(settings.curve.vertices, scales, settings.pixels.floor)
-    return Beginning(some[best], state[[best]], body, taper, abs(odds))
+    taper = body.profile(settings.curve.vertices, _scales(clip, some[best]), settings.pixels.floor)
+    return Beginning(clip, some[best], state[[best]], body, taper, abs(odds))
 
 
 def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
@@ -149,21 +153,25 @@ def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
     numbers = [share, blunt, share, blunt, opacity, opacity, settings.depth]
     tissue = torch.zeros(settings.knots).to(length)
     shape = Shape(*(torch.tensor(number).to(length) for number in numbers), tissue)
-    return Body(shape, torch.tensor(settings.sharp).to(length), length)
+    return Body(shape, settings.sharp * length, length)
 
 
-def body_prior(settings: BodySettings, body: Body, frames: int) -> BodyPrior:
-    middle = average_body(settings, body.length).numbers()
+def shared_prior(settings: BodySettings, body: Body, frames: int, cameras: int) -> SharedPrior:
+    middle = body.numbers()
     tissue = [settings.tissue_spread] * settings.knots
     tissue[0] = tissue[-1] = settings.tip_spread
     taper = [settings.share_spread, settings.bluntness_spread] * 2 + [settings.opacity_spread] * 2
-    spread = torch.tensor([*tissue, *taper, settings.depth_spread, settings.sharp_spread, 10.0]).to(middle)
-    return BodyPrior(middle, settings.sure * frames / spread.square())
+    rig = ([settings.turn_spread] * 3 + [settings.magnification_spread]) * cameras
+    # The length itself is free: any lies within a factor of e^10.
+    spread = [*rig, *tissue, *taper, settings.depth_spread, settings.sharp_spread, 10.0]
+    weight = settings.sure * frames / torch.tensor(spread).to(middle).square()
+    return SharedPrior(torch.cat([torch.zeros(len(rig)).to(middle), middle]), weight)
 
 
 def head_odds(clip: Clip, frames: list[int], states: FrameState, body: Body) -> float:
     """How much speaks for keypoint 0 being the head: it is the blunter end, and worms mostly go forwards."""
-    width, opacity = body.shape.profile(states.vertices)
+    place = torch.linspace(0, 1, states.vertices, device=clip.device)
+    width, opacity = body.shape.profile(place, torch.zeros(2, device=clip.device))
     mass = width.square() * opacity
     near = max(1, states.vertices // 10)
     blunter = float((mass[:near].sum() / mass[-near:].sum()).log())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from midline3d.cameras import Cameras
 from midline3d.fitting.views import Views
 from midline3d.recording import Prepared
 from midline3d.settings import Settings
@@ -22,11 +23,13 @@ class Clip:
     settings: Settings
     brightness: Float[Tensor, " camera"]
     """Signal of the body's middle in each view, in the crops' units."""
+    cameras: Cameras
+    """The whole rig, float64: the calibration's, or refined."""
     device: torch.device
 
     @staticmethod
     def of(prepared: Prepared, settings: Settings, device: torch.device) -> Clip:
-        return Clip(prepared, settings, _brightness(prepared).to(device), device)
+        return Clip(prepared, settings, _brightness(prepared).to(device), prepared.cameras, device)
 
     def __len__(self) -> int:
         return len(self.prepared)
@@ -40,14 +43,17 @@ class Clip:
         """World coordinates of the frames' local origins, mm, float64."""
         return torch.from_numpy(np.nan_to_num(self.prepared.log.centre[frames]))
 
+    def origins(self, frames: list[int]) -> Float[Tensor, "batch camera 2"]:
+        """First pixels of the crops in the full frames, px, float64."""
+        return torch.from_numpy(self.prepared.log.origin[frames])
+
     def views(self, frames: list[int], contrast: float) -> Views:
         """Images in which the body's middle has the brightness `contrast`, and their cameras."""
         crops = [self.prepared[frame] for frame in frames]
         images = torch.from_numpy(np.stack([crop.images for crop in crops])).to(self.device).float()
         offset = torch.from_numpy(self.prepared.offset).to(images)[:, None, None]
         images = ((images - offset) / self.brightness[:, None, None]).clamp(0, 2) * contrast
-        origin = torch.from_numpy(np.stack([crop.origin for crop in crops]))
-        cameras = self.prepared.cameras.local(self.centres(frames), origin)
+        cameras = self.cameras.local(self.centres(frames), self.origins(frames))
         return Views(images, cameras.to(torch.float32).to(self.device))
 
     def bounds(self, contrast: float) -> Bounds:

@@ -31,11 +31,12 @@ class Tracked:
     """px in the full frames, float64."""
 
 
-def follow(clip: Clip, beginning: Beginning, frames: list[int]) -> Iterator[Tracked]:
+def follow(beginning: Beginning, frames: list[int]) -> Iterator[Tracked]:
     """The frames in the order given, each from the one before; the first from the beginning's state.
 
     Frames that were not located, or that no start fits, come out lost and are stepped over.
     """
+    clip = beginning.clip
     states: deque[tuple[int, FrameState]] = deque([(beginning.frame, beginning.state)], maxlen=2)
     usual: deque[float] = deque(maxlen=50)
     located = set(clip.found)
@@ -44,7 +45,7 @@ def follow(clip: Clip, beginning: Beginning, frames: list[int]) -> Iterator[Trac
             status = "unreadable" if clip.prepared.log.status[frame] == 3 else "lost"
             yield Tracked(frame, status, None, None)
             continue
-        found, misfit = _fitted(clip, beginning, frame, list(states), usual)
+        found, misfit = _fitted(beginning, frame, list(states), usual)
         settings = clip.settings.tracking
         level = float(np.median(usual)) if len(usual) >= 5 else np.inf
         if misfit > settings.lost * level:
@@ -57,9 +58,10 @@ def follow(clip: Clip, beginning: Beginning, frames: list[int]) -> Iterator[Trac
 
 
 def _fitted(
-    clip: Clip, beginning: Beginning, frame: int, states: list[tuple[int, FrameState]], usual: deque[float]
+    beginning: Beginning, frame: int, states: list[tuple[int, FrameState]], usual: deque[float]
 ) -> tuple[Fit, float]:
     """The best fit from where the animal was, or from where it was going; from further off if neither will do."""
+    clip = beginning.clip
     weights = clip.settings.second_order
     starts = merged(_predictions(clip, frame, states))
     anchor = starts[[0]]
@@ -126,4 +128,4 @@ def _misfit(problem: Problem, state: FrameState) -> float:
 
 def _projection(clip: Clip, frame: int, state: FrameState) -> Float[Tensor, "camera vertex 2"]:
     points = clip.world(state, [frame])
-    return project(clip.prepared.cameras, points, state.shift.double().cpu())[0]
+    return project(clip.cameras, points, state.shift.double().cpu())[0]

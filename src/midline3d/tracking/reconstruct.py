@@ -64,13 +64,13 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
     beginning = begin(clip, generator, lambda doing: progress(doing, 0, 0))
     _keep_body(job.out, clip, beginning)
-    first = beginning.frame
+    clip, first = beginning.clip, beginning.frame
     ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
     done = len(clip) - len(missing)
     for way in ways:
         # A frame that is there already is fitted again only where the ones that are missing need it as their start.
         last = max((place for place, frame in enumerate(way) if frame in set(missing)), default=-1)
-        for tracked in follow(clip, beginning, way[: last + 1]):
+        for tracked in follow(beginning, way[: last + 1]):
             if prepared.start + tracked.frame not in result.done:
                 result.append(prepared.start + tracked.frame, _record(clip, tracked, beginning.head_odds))
                 done += 1
