@@ -1,0 +1,115 @@
+"""Tapers: what they do at the tips, and their derivatives against automatic differentiation."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from scenes import relative, rig, worm
+from torch import Tensor
+
+from midline3d.appearance import Look, Optics, PaperTaper, Taper, ViewLook, optics
+from midline3d.settings import Settings
+from midline3d.tracking.begin import average_body, reversed_shape
+
+DOUBLE = torch.float64
+N, C = 32, 3
+
+
+def flat(batch: int = 1) -> Optics:
+    """Everything across the line of sight and in focus."""
+    even = torch.ones(batch, C, N, dtype=DOUBLE)
+    return Optics(even, 0 * even)
+
+
+def views(sigma: float = 3.0, iota: float = 0.8, defocus: float = 0.0, batch: int = 1) -> ViewLook:
+    even = torch.ones(batch, C, dtype=DOUBLE)
+    return ViewLook(sigma * even, iota * even, defocus * even)
+
+
+def profile(lopsided: bool = True) -> Taper:
+    body = average_body(Settings().body, torch.tensor(1.1, dtype=DOUBLE))
+    if lopsided:
+        shape = replace(body.shape, head_share=torch.tensor(0.12).double(), tail_share=torch.tensor(0.3).double())
+        body = replace(body, shape=shape)
+    return body.profile(N, torch.tensor([40.0, 41.0, 39.0], dtype=DOUBLE), 0.5)
+
+
+def tapers() -> list[Taper]:
+    return [PaperTaper(N, 1.5, 0.15), profile()]
+
+
+def test_the_papers_taper() -> None:
+    look = PaperTaper(51, 1.5, 0.15).look(views(), Optics(*torch.ones(2, 1, C, 51, dtype=DOUBLE)))
+    for values, least, most in ((look.sigma[0, 0], 1.5, 3.0), (look.iota[0, 0], 0.15, 0.8)):
+        assert values[0].item() == pytest.approx(least) and values[-1].item() == pytest.approx(least)
+        assert values[10:41].tolist() == pytest.approx([most] * 31)
+        assert values[:11].tolist() == pytest.approx([least + (most - least) * n / 10 for n in range(11)])
+        assert torch.allclose(values, values.flip(0))
+
+
+def test_a_view_thinner_than_the_minimum_keeps_its_own() -> None:
+    look = PaperTaper(N, 1.5, 0.15).look(views(sigma=1.0, iota=0.1), flat())
+    assert look.sigma.unique().tolist() == [1.0] and look.iota.unique().tolist() == pytest.approx([0.1])
+
+
+def test_the_animals_own_taper() -> None:
+    look = profile(lopsided=False).look(views(), flat())
+    middle = N // 2
+    # The body's middle has the view's own width and brightness; tips are thinner and fainter; both ends alike.
+    assert look.sigma[0, :, middle].tolist() == pytest.approx([3.0] * C, rel=1e-2)
+    assert look.iota[0, :, middle].tolist() == pytest.approx([0.8] * C, rel=1e-2)
+    assert (look.sigma[..., [0, -1]] < look.sigma[..., [middle]]).all()
+    assert (look.iota[..., [0, -1]] < 0.3 * look.iota[..., [middle]]).all()
+    assert torch.allclose(look.sigma, look.sigma.flip(-1)) and torch.allclose(look.iota, look.iota.flip(-1))
+
+
+def test_the_same_worm_read_from_either_end() -> None:
+    body = average_body(Settings().body, torch.tensor(1.1, dtype=DOUBLE))
+    shape = replace(body.shape, head_share=torch.tensor(0.1).double(), tail_opacity=torch.tensor(1.4).double())
+    shape = replace(shape, tissue=torch.linspace(-0.2, 0.3, len(shape.tissue)).double())
+    scales = torch.tensor([40.0, 41.0, 39.0], dtype=DOUBLE)
+    there = replace(body, shape=shape).profile(N, scales, 0.5).look(views(), flat())
+    back = replace(body, shape=reversed_shape(shape)).profile(N, scales, 0.5).look(views(), flat())
+    assert torch.allclose(there.sigma, back.sigma.flip(-1)) and torch.allclose(there.iota, back.iota.flip(-1))
+
+
+def test_blur_spreads_the_light_and_keeps_it() -> None:
+    """Out of focus a part is wider and fainter; what it takes away, sigma times iota across the body, hardly changes."""
+    sharp, blurred = (profile().look(views(sigma=sigma), flat()) for sigma in (2.0, 6.0))
+    assert (blurred.sigma > sharp.sigma).all()
+    ratio = (blurred.sigma * blurred.iota) / (sharp.sigma * sharp.iota)
+    inner = slice(N // 3, 2 * N // 3)
+    assert torch.allclose(ratio[..., inner], ratio[..., [N // 2]], rtol=0.1)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("sigma", [2.0, 4.0])
+def test_derivatives_by_view(kind: int, sigma: float) -> None:
+    taper, cameras, state = tapers()[kind], rig(), worm()
+    seen = optics(cameras, state.points, state.frames[..., 0])
+    base = views(sigma=sigma, iota=0.8, defocus=0.6)
+
+    def look(values: Tensor) -> Tensor:
+        view = ViewLook(base.sigma * values[:, 0].exp(), base.iota * values[:, 1].exp(), base.defocus + values[:, 2])
+        there: Look = taper.look(view, seen)
+        return torch.stack([there.sigma[0], there.iota[0]], -1)
+
+    slopes = torch.autograd.functional.jacobian(look, torch.zeros(C, 3, dtype=DOUBLE))
+    own = torch.stack([slopes[c, :, :, c] for c in range(C)])
+    found = taper.look(base, seen).by_view[0]
+    inner = slice(N // 4, N // 2)
+    assert relative(found[:, inner], own[:, inner]) < 1e-9
+    # How far blur moves the last visible part of a tip is held fixed within a step.
+    assert relative(found, own) < 0.2
+
+
+def test_optics() -> None:
+    cameras = rig()
+    points = torch.zeros(1, 2, 3, dtype=DOUBLE)
+    points[0, :, 2] = torch.tensor([-0.3, 0.3], dtype=DOUBLE).double()
+    along_z = torch.tensor([[[0.0, 0.0, 1.0]] * 2], dtype=DOUBLE)
+    seen = optics(cameras, points, along_z, longest=3.0)
+    # Seen end on in the first view, from the side in the others.
+    assert seen.stretch[0, :, 0].tolist() == pytest.approx([3.0, 1.0, 1.0])
+    assert seen.beyond[0, 0].tolist() == pytest.approx([-0.3, 0.3], abs=1e-9)
+    assert seen.beyond[0, 1:].abs().max() < 1e-9
