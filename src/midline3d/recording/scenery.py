@@ -50,6 +50,13 @@ def _standing_free(things: Mask, worm: Mask) -> Mask:
     return free[labels]
 
 
+def heaviest(things: Mask, fields: Field) -> float:
+    """Mass of the heaviest of some static things, px^2 of these pictures."""
+    _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
+    density = -np.log1p(-np.clip(masked_median(fields)[0], 0, 250) / 255)
+    return float(np.bincount(labels[things], density[things], 1).max())
+
+
 def without_heavy(things: Mask, fields: Field, masks: NDArray[np.bool_], mass: float) -> Mask:
     """Static things less those that are as heavy as a good part of a worm where the worm always is: a worm at rest.
 

@@ -1,0 +1,152 @@
+"""Frames sampled from a stretch of the recording, and each view's background made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.errors import InputError
+from midline3d.recording.background import Field, light_field, masked_median, shrink
+from midline3d.recording.description import Recording
+from midline3d.recording.scenery import LIGHT, SEEN, beside_worm, even_light, heaviest, standing, without_heavy
+from midline3d.recording.shake import THINGS, Texture, moved, shake_of, texture_of
+from midline3d.recording.signal import Tone, signal
+from midline3d.recording.sources import Picture
+from midline3d.settings import LocatingSettings
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Frames of one stretch of the recording."""
+
+    frames: list[int]
+    full: list[NDArray]
+    """Per camera (sample, height, width)."""
+    small: list[NDArray[np.float32]]
+    """Per camera (sample, height, width), shrunken, each brought to the stretch's mean light."""
+    light: list[Array]
+    """Per camera (sample,) brightness against that mean."""
+
+
+def sample_frames(start: int, stop: int, number: int) -> list[int]:
+    """Frames spread evenly over a stretch, all of it where it is short."""
+    return sorted(set(np.linspace(start, stop - 1, min(number, stop - start)).round().astype(int).tolist()))
+
+
+def take_samples(recording: Recording, start: int, stop: int, factor: int, settings: LocatingSettings) -> Samples:
+    size = sum(view.source.size[0] * view.source.size[1] * view.source.depth for view in recording.views)
+    number = int(np.clip(settings.memory * 1e6 / size, 9, settings.background_frames))
+    wanted = sample_frames(start, stop, number)
+    reach = (stop - start) // number // 4
+    wanted = sorted({recording.views[0].source.near(frame, reach) for frame in wanted})
+    read: list[dict[int, Picture]] = []
+    for view in recording.views:
+        got = view.source.read([frame + view.offset for frame in wanted])
+        read.append({index - view.offset: picture for index, picture in got if picture is not None and picture.any()})
+    frames = [frame for frame in wanted if all(frame in pictures for pictures in read)]
+    if not frames:
+        raise InputError(
+            f"{recording.path}: none of the frames {wanted[0]} to {wanted[-1]} can be read in all cameras, or they are "
+            "all black; check the videos"
+        )
+    full = [np.stack([pictures[frame] for frame in frames]) for pictures in read]
+    small, light = [], []
+    for stack in full:
+        shrunk = np.stack([shrink(picture, factor) for picture in stack])
+        level = np.median(shrunk[:, ::4, ::4], axis=(1, 2)).astype(np.float64)
+        ratio = level / max(float(np.median(level)), 1e-6) if np.median(level) > 8 else np.ones(len(level))
+        small.append((shrunk / np.maximum(ratio, 0.1)[:, None, None]).astype(np.float32))
+        light.append(np.maximum(ratio, 0.1))
+    return Samples(frames, full, small, light)
+
+
+class Shelf:
+    """One camera's backgrounds, in memory or on disk."""
+
+    def __init__(self, folder: Path | None, name: str, number: int, size: tuple[int, int]) -> None:
+        shape = (number, size[1], size[0])
+        self.pictures: Field
+        if folder is None:
+            self.pictures = np.zeros(shape, np.float32)
+        else:
+            path = folder / f"background-{sha256(name.encode()).hexdigest()[:8]}.npy"
+            self.pictures = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+
+    def put(self, number: int, picture: Field) -> None:
+        self.pictures[number] = picture
+
+
+class SampledView:
+    """One view's samples on the way to its background."""
+
+    def __init__(self, stack: NDArray[np.float32], tone: Tone, factor: int, settings: LocatingSettings) -> None:
+        self.tone, self.factor = tone, factor
+        self.reach = settings.fill / factor
+        self.raw = stack
+        self.stack = stack
+        self.shakes = np.zeros((len(stack), 2))
+        self.dirt: NDArray[np.bool_] = np.zeros(stack.shape[1:], np.bool_)
+        self.steadied = False
+        self.heaviest = 0.0
+
+    def moving(self) -> list[Field]:
+        """Signals against the light without what stands still, for a first look at where the worm is."""
+        self._steady(texture_of(masked_median(self.raw)[0], THINGS))
+        fields, things = standing(self.stack, light_field(masked_median(self.stack)[0], LIGHT), self.tone)
+        self.heaviest = heaviest(things, fields)
+        return [np.where(things, 0, field) for field in fields]
+
+    def against_light(self) -> list[Field]:
+        """Signals against the light, whatever stands still included."""
+        light = light_field(masked_median(self.stack)[0], LIGHT)
+        return [signal(picture, light, self.tone) for picture in self.stack]
+
+    def without_worm(self, masks: NDArray[np.bool_], mass: float) -> Field:
+        """The shrunken background as far as these masks of the worm tell it."""
+        if not self.steadied:
+            # Without the worm what is left can be trusted to be at rest, however few things there are.
+            self._steady(texture_of(beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)))
+            self.steadied = True
+        fields, things = standing(self.stack, even_light(self.stack, masks, self.reach), self.tone)
+        self.dirt = without_heavy(things, fields, masks, mass)
+        return beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)
+
+    def _steady(self, texture: Texture | None) -> None:
+        """Bring the samples to lie on each other."""
+        self.shakes = np.stack([shake_of(picture, texture, 1.0) for picture in self.raw])
+        self.stack = np.stack([moved(picture, -by) for picture, by in zip(self.raw, self.shakes, strict=True)])
+
+    def full_size(self, samples: Samples, view: int, masks: NDArray[np.bool_]) -> Field:
+        """The background at full size, strip by strip so that memory stays small."""
+        small = beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)
+        if self.factor == 1:
+            return small
+        height, width = samples.full[view].shape[1:]
+        by = self.shakes * self.factor
+        stack = samples.full[view]
+        for picture, way in zip(stack, by, strict=True):
+            picture[:] = moved(picture, -way)  # in place: these are hundreds of MB, and nobody needs them after
+        covered = np.stack([_enlarged(mask.astype(np.uint8), (width, height)) > 0 for mask in masks])
+        field = np.empty((height, width), np.float32)
+        unknown = masks.sum(0) > len(masks) - min(SEEN, len(masks))
+        for top in range(0, height, 256):
+            part = slice(top, top + 256)
+            strip = stack[:, part]
+            if np.abs(samples.light[view] - 1).max() > 1e-3:
+                strip = strip / samples.light[view][:, None, None].astype(np.float32)
+            field[part] = masked_median(strip, covered[:, part])[0]
+        # What was hardly ever seen comes from the shrunken background, where light is filled in.
+        rare = _enlarged(unknown.astype(np.uint8), (width, height)) > 0
+        smooth = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
+        return np.where(rare, smooth, field)
+
+
+def _enlarged(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    return np.asarray(cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST))
