@@ -74,7 +74,7 @@ def test_the_same_worm_read_from_either_end() -> None:
 
 
 def test_blur_spreads_the_light_and_keeps_it() -> None:
-    """Out of focus a part is wider and fainter; what it takes away, sigma times iota across the body, hardly changes."""
+    """Out of focus a part is wider and fainter; what it takes away, sigma times iota across it, hardly changes."""
     sharp, blurred = (profile().look(views(sigma=sigma), flat()) for sigma in (2.0, 6.0))
     assert (blurred.sigma > sharp.sigma).all()
     ratio = (blurred.sigma * blurred.iota) / (sharp.sigma * sharp.iota)

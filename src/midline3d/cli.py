@@ -32,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 DEMO_FRAMES = 24
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm")
 
 
 class Device(StrEnum):
@@ -40,6 +41,13 @@ class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
+
+
+class Pattern(StrEnum):
+    """A board to calibrate with."""
+
+    chessboard = "chessboard"
+    charuco = "charuco"
 
 
 class Source(StrEnum):
@@ -191,7 +199,7 @@ def check(
     settings: SettingsFile = None,
     as_json: Json = False,
 ) -> None:
-    """Preflight: everything wrong with the input, before hours are spent. Status 1 where something is beyond its limit."""
+    """Preflight: everything wrong with the input, before hours are spent. Status 1 where a limit is passed."""
     from midline3d.recording.check import check as look
     from midline3d.settings import load_settings
 
@@ -205,6 +213,34 @@ def check(
     else:
         typer.echo(report.text())
     raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def calibrate(
+    pictures: Annotated[Path, typer.Argument(help="A folder with a folder of pictures for each camera.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The calibration: .json, .toml (anipose), .xml or .yml.")],
+    columns: Annotated[int, typer.Option(help="Inner corners in a row of a chessboard, squares of a ChArUco board.")],
+    rows: Annotated[int, typer.Option(help="The same in a column.")],
+    square: Annotated[float, typer.Option(help="Side of a square, mm.")],
+    board: Annotated[Pattern, typer.Option(help="What was filmed.")] = Pattern.chessboard,
+    marker: Annotated[float, typer.Option(help="Side of a marker, mm (ChArUco).")] = 0.0,
+    dictionary: Annotated[str, typer.Option(help="Of the markers, as OpenCV names it (ChArUco).")] = "DICT_4X4_50",
+    focal: Annotated[float | None, typer.Option(help="px, to start from: for telecentric lenses.")] = None,
+    as_json: Json = False,
+) -> None:
+    """A calibration from pictures of a board: the n-th picture of every camera, by name, shows the same moment."""
+    from midline3d.calibration import save_calibration
+    from midline3d.calibration.boards import Board
+    from midline3d.calibration.boards import calibrate as solve
+
+    report = solve(_board_pictures(pictures), Board(board.value, columns, rows, square, marker, dictionary), focal)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_calibration(report.calibration, out)
+    if as_json:
+        _print_json({"calibration": str(out), **report.as_dict()})
+    else:
+        typer.echo(report.text())
+        _say(Console(), {"the calibration": out})
 
 
 @app.command()
@@ -289,6 +325,21 @@ def _part(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
     from midline3d.recording import load_recording
 
     return int(first or 0), load_recording(recording, shortest=shortest).count
+
+
+def _board_pictures(folder: Path) -> dict[str, list[Path]]:
+    """The pictures of each camera, in the order of their names."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder; give one with a folder of pictures for each camera")
+    cameras = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
+    if len(cameras) < 2:
+        raise InputError(f"{folder}: holds {len(cameras)} folder(s), but needs one of pictures for each of two cameras")
+    found = {}
+    for camera in cameras:
+        found[camera.name] = sorted(file for file in camera.iterdir() if file.suffix.lower() in PICTURES)
+        if not found[camera.name]:
+            raise InputError(f"{camera}: holds no picture ({', '.join(PICTURES)}); put this camera's pictures there")
+    return found
 
 
 def _clear(*folders: Path) -> None:
