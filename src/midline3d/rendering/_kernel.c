@@ -29,12 +29,11 @@
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define VECTORS
 #endif
-typedef float quad __attribute__((vector_size(16)));
-typedef int32_t quad_ints __attribute__((vector_size(16)));
+typedef int32_t four __attribute__((vector_size(16)));
 #ifdef __clang__
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
 #else
-#define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (quad_ints){i, j, k, l})
+#define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (four){i, j, k, l})
 #endif
 #endif
 

@@ -89,7 +89,7 @@ static char *NAME(take)(char **from, size_t bytes) {
     return place;
 }
 
-/* Lays the room out from `from` (NULL: only to measure) and returns where it ends. */
+/* Lays the room out from `from` on and returns where it ends; nothing there is touched. */
 static char *NAME(furnish)(NAME(room) *room, const scene *s, char *from) {
     int stride = (int)((s->width + LANES - 1) / LANES * LANES);
     size_t area = (size_t)s->height * stride, vertices = (size_t)s->vertices, reals = area * sizeof(REAL);
@@ -214,24 +214,18 @@ static int NAME(list_window)(NAME(room) *room, const scene *s, const NAME(blob) 
 /* exp(-x^rho), cut, of the i-th vector of the list. */
 INLINE vec NAME(shape)(const REAL *y, const int32_t *cell, const REAL *parabolas, int i, REAL rho, REAL limit) {
 #if LANES == 4
-    const quad *table = (const quad *)((uintptr_t)parabolas - FIRST_CELL * sizeof(quad));
-    quad shapes[LANES / 4];
-    vec together;
+    const vec *table = (const vec *)((uintptr_t)parabolas - FIRST_CELL * sizeof(vec));
+    uint64_t c[2]; /* two cells at a time: loads are what this waits for */
+    memcpy(c, cell + 4 * i, sizeof c);
+    const vec p = table[(uint32_t)c[0]], q = table[c[0] >> 32], r = table[(uint32_t)c[1]], t = table[c[1] >> 32];
+    const vec even = SHUFFLE(p, q, 0, 4, 2, 6), odd = SHUFFLE(p, q, 1, 5, 3, 7);
+    const vec even2 = SHUFFLE(r, t, 0, 4, 2, 6), odd2 = SHUFFLE(r, t, 1, 5, 3, 7);
+    const vec a = SHUFFLE(even, even2, 0, 1, 4, 5), b = SHUFFLE(odd, odd2, 0, 1, 4, 5);
+    const vec at = NAME(load)(y + 4 * i);
     (void)rho, (void)limit;
-    for (int k = 0; k < LANES / 4; k++) {
-        uint64_t c[2]; /* two cells at a time: loads are what this waits for */
-        memcpy(c, cell + i * LANES + 4 * k, sizeof c);
-        quad p = table[(uint32_t)c[0]], q = table[c[0] >> 32], r = table[(uint32_t)c[1]], t = table[c[1] >> 32], at;
-        quad even = SHUFFLE(p, q, 0, 4, 2, 6), odd = SHUFFLE(p, q, 1, 5, 3, 7);
-        quad even2 = SHUFFLE(r, t, 0, 4, 2, 6), odd2 = SHUFFLE(r, t, 1, 5, 3, 7);
-        quad a = SHUFFLE(even, even2, 0, 1, 4, 5), b = SHUFFLE(odd, odd2, 0, 1, 4, 5);
-        memcpy(&at, y + i * LANES + 4 * k, sizeof at);
-        shapes[k] = (SHUFFLE(even, even2, 2, 3, 6, 7) * at + b) * at + a;
-    }
-    memcpy(&together, shapes, sizeof together);
-    return together;
+    return (SHUFFLE(even, even2, 2, 3, 6, 7) * at + b) * at + a;
 #elif LANES > 1
-    const vec x = NAME(load)(y + i * LANES);
+    const vec x = NAME(load)(y + i * LANES); /* 0 counts as 2^-127: exact where rho is above 0.2 */
     const vec power = NAME(exp_2)(NAME(larger)(rho * NAME(log_2)(x), NAME(fill)(-126)));
     (void)cell, (void)parabolas;
     return NAME(select)(x <= NAME(fill)(limit), NAME(exp_2)(power * (REAL)-LOG2E), NAME(fill)(0));
