@@ -1,7 +1,7 @@
 """Builds the compiled renderer. Optional: without a C compiler the package installs all the same, and is slower."""
 
 import sys
-from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -14,7 +14,7 @@ setup(
         Extension(
             "midline3d.rendering._kernel",
             sources=["src/midline3d/rendering/_kernel.c"],
-            depends=glob("src/midline3d/rendering/*.h"),
+            depends=[str(path) for path in Path("src/midline3d/rendering").glob("*.h")],
             extra_compile_args=flags,
             libraries=[] if windows else ["m"],
             optional=True,
