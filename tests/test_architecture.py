@@ -1,0 +1,76 @@
+"""The order of docs/architecture.md, and what may be imported where."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import midline3d
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path(midline3d.__file__).parent
+ORDER = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.M)
+CORE = ("curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "fitting")
+
+
+def imports() -> list[tuple[str, str]]:
+    """(module, module of ours that it imports), both by their place in the house."""
+    found = []
+    for file in PACKAGE.rglob("*.py"):
+        own = file.relative_to(PACKAGE).with_suffix("").parts[0]
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [(own, name.split(".")[1]) for name in names if name.startswith("midline3d.")]
+    return [(own, other) for own, other in found if own != other and own not in ("__init__", "__main__")]
+
+
+def test_every_module_has_its_place() -> None:
+    there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert there - {"__init__", "__main__"} == set(ORDER)
+
+
+def test_a_module_imports_only_what_stands_above_it() -> None:
+    wrong = {(own, other) for own, other in imports() if ORDER.index(other) > ORDER.index(own)}
+    assert not wrong
+
+
+def test_the_simulator_shares_nothing_with_the_renderer() -> None:
+    assert not {"rendering", "appearance", "cameras", "curve"} & {other for own, other in imports() if own == "synth"}
+
+
+def python(code: str) -> str:
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_the_core_needs_torch_and_numpy_alone() -> None:
+    """Everything else that we depend on is made impossible to import."""
+    python(f"""
+import sys
+for name in ("scipy", "cv2", "av", "tifffile", "pydantic", "xarray", "matplotlib", "typer", "rich", "jaxtyping"):
+    sys.modules[name] = None
+import importlib, pkgutil, midline3d
+for name in {CORE!r}:
+    module = importlib.import_module(f"midline3d.{{name}}")
+    for part in pkgutil.iter_modules(getattr(module, "__path__", [])):
+        if part.name.startswith("gpu") or part.name == "_kernel":
+            continue  # Triton, where there is a GPU; the compiled library is no Python module
+        importlib.import_module(f"midline3d.{{name}}.{{part.name}}")
+""")
+
+
+def test_importing_the_package_does_nothing_but_define() -> None:
+    heavy = python("import sys, midline3d; print([n for n in ('torch', 'numpy', 'typer') if n in sys.modules])")
+    assert heavy.strip() == "[]"
+    helped = python("import sys, midline3d.cli; print([n for n in ('torch', 'numpy') if n in sys.modules])")
+    assert helped.strip() == "[]"
+
+
+def test_public_names_are_there() -> None:
+    for name in midline3d.__all__:
+        assert getattr(midline3d, name) is not None, name
+    assert set(midline3d.__all__) == set(dir(midline3d))

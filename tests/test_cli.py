@@ -1,0 +1,197 @@
+"""The command: what it prints, where, and with what status it ends."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from midline3d import Plan, evaluate, simulate
+from midline3d.cli import main
+
+
+@dataclass(frozen=True)
+class Run:
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Run]
+
+
+@pytest.fixture
+def midline3d(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """The command as a shell would run it, without the seconds that a new process takes to import torch."""
+
+    def run(*arguments: object) -> Run:
+        monkeypatch.setattr(sys, "argv", ["midline3d", *map(str, arguments)])
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+        monkeypatch.setenv("COLUMNS", "100")
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+            sys.exit(0)
+        told = capfd.readouterr()
+        code = end.value.code
+        return Run(code if isinstance(code, int) else 0, told.out, told.err)
+
+    return run
+
+
+@pytest.fixture
+def refused(midline3d: Command) -> Callable[..., str]:
+    """The one sentence with which the command turns down its input."""
+
+    def run(*arguments: object) -> str:
+        found = midline3d(*arguments)
+        assert found.status == 2, found.err
+        lines = [line for line in found.err.splitlines() if line and not line.startswith("locating")]
+        assert found.out == "" and len(lines) == 1 and "Traceback" not in found.err, found.err
+        return lines[0]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulate(tmp_path_factory.mktemp("clean"), Plan("clean", 3, size=256, px_per_mm=80.0, source="npy"))
+
+
+@pytest.fixture
+def recording(clean: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(clean, tmp_path / "recording"))
+
+
+def changed(recording: Path, name: str, old: str, new: str) -> None:
+    text = (recording / name).read_text(encoding="utf-8")
+    assert old in text
+    (recording / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def test_help_and_version(midline3d: Command) -> None:
+    run = midline3d("--help")
+    assert run.status == 0
+    for command in ("demo", "simulate", "check", "reconstruct", "evaluate", "calibrate"):
+        assert command in run.out
+    assert midline3d("--version").out.strip()
+    assert midline3d().status in (0, 2)
+    assert midline3d("reconstrct").status == 2
+
+
+def test_missing_recording(tmp_path: Path, refused: Callable[..., str]) -> None:
+    assert "there is no such file" in refused("reconstruct", tmp_path / "none", "-o", tmp_path / "out")
+
+
+def test_missing_video(recording: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    (recording / "cam1.npy").unlink()
+    assert "cam1.npy" in refused("reconstruct", recording, "-o", tmp_path / "out")
+
+
+def test_unknown_key(recording: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    changed(recording, "recording.toml", "worm =", "wurm =")
+    complaint = refused("reconstruct", recording, "-o", tmp_path / "out")
+    assert "wurm" in complaint and "calibration" in complaint
+
+
+def test_unknown_setting(recording: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    (tmp_path / "settings.toml").write_text("[start]\nstrats = 3\n", encoding="utf-8")
+    complaint = refused("reconstruct", recording, "-o", tmp_path / "out", "--settings", tmp_path / "settings.toml")
+    assert "strats" in complaint and "starts" in complaint
+    assert "no such file" in refused("check", recording, "--settings", tmp_path / "none.toml")
+
+
+def test_wrong_camera_count(recording: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    text = (recording / "recording.toml").read_text(encoding="utf-8")
+    (recording / "recording.toml").write_text(text[: text.index('[[cameras]]\nname = "cam1"')], encoding="utf-8")
+    assert "1 camera" in refused("reconstruct", recording, "-o", tmp_path / "out")
+
+
+def test_a_camera_that_the_calibration_does_not_have(
+    recording: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
+    changed(recording, "recording.toml", 'name = "cam2"', 'name = "cam7"')
+    assert "cam7" in refused("reconstruct", recording, "-o", tmp_path / "out")
+
+
+def test_a_calibration_for_other_images(recording: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    content = json.loads((recording / "calibration.json").read_text(encoding="utf-8"))
+    content["cameras"][1]["size"] = [640, 480]
+    (recording / "calibration.json").write_text(json.dumps(content), encoding="utf-8")
+    complaint = refused("reconstruct", recording, "-o", tmp_path / "out")
+    assert "cam1" in complaint and "640 x 480" in complaint and "256 x 256" in complaint
+
+
+def test_unequal_lengths(recording: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    stack = np.load(recording / "cam2.npy")
+    np.save(recording / "cam2.npy", np.concatenate([stack, stack[:1]]))
+    assert "--shortest" in refused("reconstruct", recording, "-o", tmp_path / "out")
+
+
+@pytest.mark.parametrize("frames", ["3", "a:b", "5:9", "2:1", "-1:2"])
+def test_wrong_frames(frames: str, clean: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    assert "frames" in refused("reconstruct", clean, "-o", tmp_path / "out", f"--frames={frames}")
+
+
+def test_wrong_device(clean: Path, tmp_path: Path, midline3d: Command, refused: Callable[..., str]) -> None:
+    assert midline3d("reconstruct", clean, "-o", tmp_path / "out", "--device", "gpu").status == 2
+    if not torch.cuda.is_available():
+        assert "--device cpu" in refused("reconstruct", clean, "-o", tmp_path / "out", "--device", "cuda")
+
+
+def test_evaluate(clean: Path, tmp_path: Path, midline3d: Command, refused: Callable[..., str]) -> None:
+    assert "either --truth or --annotations" in refused("evaluate", clean / "truth.nc")
+    refused("evaluate", tmp_path / "none", "--truth", clean)
+    run = midline3d("evaluate", clean / "truth.nc", "--truth", clean, "--json")
+    assert run.status == 0, run.err
+    assert json.loads(run.out)["midline_px"] == pytest.approx(0, abs=1e-6)
+    table = midline3d("evaluate", clean / "truth.nc", "--truth", clean)
+    assert table.status == 0 and "midline" in table.out
+
+
+def test_simulate(tmp_path: Path, midline3d: Command, refused: Callable[..., str]) -> None:
+    assert "preset" in refused("simulate", tmp_path / "out", "--preset", "fast")
+    run = midline3d("simulate", tmp_path / "out", "--preset", "clean", "--frames", 1, "--size", 200, "--px-per-mm", 70)
+    assert run.status == 0, run.err
+    assert (tmp_path / "out" / "recording.toml").is_file() and (tmp_path / "out" / "truth.nc").is_file()
+    assert "simulating: 3 of 3" in run.err
+
+
+def test_check(clean: Path, midline3d: Command) -> None:
+    run = midline3d("check", clean, "--json")
+    report = json.loads(run.out)
+    assert run.status == (0 if report["ok"] else 1)
+
+
+def test_a_fault_of_our_own_is_one_line(
+    clean: Path, tmp_path: Path, midline3d: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "evaluate_truth", lambda *_: 1 / 0)
+    monkeypatch.delenv("MIDLINE3D_DEBUG", raising=False)
+    run = midline3d("evaluate", tmp_path, "--truth", clean)
+    assert run.status == 1 and len(run.err.splitlines()) == 1
+    assert "ZeroDivisionError" in run.err and "MIDLINE3D_DEBUG" in run.err
+    monkeypatch.setenv("MIDLINE3D_DEBUG", "1")
+    monkeypatch.setattr(sys, "argv", ["midline3d", "evaluate", str(tmp_path), "--truth", str(clean)])
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_interrupted(clean: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "midline3d", "reconstruct", str(clean), "-o", str(tmp_path / "out")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        first = run.stderr.readline()
+        run.send_signal(signal.SIGINT)
+        rest = run.stderr.read()
+    assert first.startswith("locating") and run.returncode == 130
+    assert "the same command continues" in rest and "Traceback" not in rest
