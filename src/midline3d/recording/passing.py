@@ -66,9 +66,10 @@ class Looker:
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
         """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
-        moment = frame // 50
         background = self.look.backgrounds[view]
-        if view not in self.kept or (self.kept[view][0] != moment and len(background.pictures) > 1):
+        span = float(np.diff(background.moments).min()) if len(background.moments) > 1 else np.inf
+        moment = int(frame // max(1.0, span / 25))
+        if view not in self.kept or self.kept[view][0] != moment:
             small = shrink(background.at(frame), self.look.factor)
             self.kept[view] = (moment, small, texture_of(small))
         return self.kept[view][1:]

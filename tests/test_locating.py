@@ -1,0 +1,219 @@
+"""The worm among dirt: backgrounds without it, candidates, joint readings, and a way through time."""
+
+import cv2
+import numpy as np
+import pytest
+from film import SIZE, Film, centre, midline, rig, write
+
+from midline3d.calibration import Calibration, make_camera
+from midline3d.errors import InputError
+from midline3d.recording import load_recording, prepare
+from midline3d.recording.background import Background, fill, light_field, masked_median, sorted_stack
+from midline3d.recording.locating import ABSENT, Decider, Places, candidates, combine
+from midline3d.recording.shake import moved, shake_of, texture_of
+from midline3d.settings import LocatingSettings
+
+SETTINGS = LocatingSettings()
+
+
+def prepared_film(folder, film, extra="", calibration=None):
+    return prepare(load_recording(write(folder, film.pictures(), extra, calibration)), SETTINGS, folder / "prepared")
+
+
+def errors(prepared, worm=midline):
+    """px: distance of every frame's centre from the true one."""
+    true = np.array([worm(index).mean(0) for index in range(len(prepared))])
+    return np.linalg.norm(prepared.log.centre - true, axis=1) * prepared.scale
+
+
+# --- background -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 8, 25])
+def test_sorting_network_and_masked_median(number):
+    rng = np.random.default_rng(number)
+    stack = rng.integers(0, 255, (number, 9, 11), np.uint8)
+    np.testing.assert_array_equal(sorted_stack(stack), np.sort(stack, 0))
+    covered = rng.random(stack.shape) < 0.4
+    covered[0] = False
+    median, count = masked_median(stack, covered)
+    np.testing.assert_array_equal(median, np.ma.median(np.ma.array(stack.astype(float), mask=covered), axis=0))
+    np.testing.assert_array_equal(count, number - covered.sum(0))
+
+
+def test_light_is_filled_from_around():
+    y, x = np.mgrid[:200, :200].astype(np.float32)
+    light = 150 + 0.1 * x - 0.05 * y + 20 * np.exp(-((x - 80) ** 2 + (y - 90) ** 2) / (2 * 120**2))
+    known = ~((np.abs(x - 100) < 15) & (np.abs(y - 100) < 60))
+    holes = np.where(known, light, 0).astype(np.float32)
+    assert np.abs(fill(holes, known, 12.0) - light).max() < 0.5
+    spotted = light.copy()
+    cv2.circle(spotted, (60, 60), 8, 20, -1)
+    assert np.abs(light_field(spotted, 0.2) - light).max() < 8
+
+
+def test_background_changes_linearly():
+    background = Background(np.array([10.0, 20.0]), np.stack([np.zeros((2, 2)), np.ones((2, 2))]).astype(np.float32))
+    assert [background.at(frame)[0, 0] for frame in (0, 10, 15, 30)] == [0, 0, 0.5, 1]
+
+
+def test_shake_is_measured_on_still_dirt():
+    scene = Film(frames=1, worms=(), dirt=40, noise=0).pictures()[0, 0].astype(np.float32)
+    texture = texture_of(scene)
+    shaken = moved(scene, np.array([1.3, -0.6]))
+    np.testing.assert_allclose(shake_of(shaken, texture, 1.0), [1.3, -0.6], atol=0.1)
+    even = np.full((SIZE, SIZE), 150, np.float32)
+    assert texture_of(even) is None
+    np.testing.assert_array_equal(shake_of(even, None, 1.0), 0)
+
+
+def signal_error(prepared, film):
+    """Largest mean difference of the crops from the film without dirt, noise and light, in any view of some frames."""
+    plain = Film(frames=film.frames, dirt=0, noise=0, worms=film.worms, light=200.0)
+    worst = 0.0
+    pictures, empty = plain.pictures(), Film(frames=1, dirt=0, noise=0, worms=(), light=200.0).pictures()
+    for index in (0, len(prepared) // 2, len(prepared) - 1):
+        frame = prepared[index]
+        for view, image in enumerate(frame.images):
+            left, top = frame.origin[view].astype(int)
+            part = (slice(max(top, 0), top + len(image)), slice(max(left, 0), left + len(image)))
+            true = 255 * (1 - pictures[view, index][part] / np.maximum(empty[view, 0][part], 1.0))
+            seen = image[max(0, -top) :, max(0, -left) :][: true.shape[0], : true.shape[1]]
+            worm = cv2.dilate((true > 20).astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+            worst = max(worst, abs(float((seen[worm] - true[worm]).mean())))
+    return worst
+
+
+@pytest.mark.parametrize("speed", [0.0, 0.003])
+def test_a_slow_worm_does_not_burn_in(tmp_path, speed):
+    film = Film(frames=20, dirt=0, worms=(lambda frame: midline(frame, speed) if speed else midline(0),))
+    prepared = prepared_film(tmp_path, film)
+    assert signal_error(prepared, film) < 4
+    assert np.nanmax(errors(prepared, film.worms[0])) < 3
+
+
+# --- candidates and places ------------------------------------------------------------------------------------------
+
+
+def test_candidates_are_things_in_full_pixels():
+    field = np.zeros((60, 80), np.float32)
+    field += np.random.default_rng(0).normal(0, 0.5, field.shape).astype(np.float32)
+    field[20:30, 40:60] += 100
+    field[50:53, 5:8] += 60
+    found = candidates(field, 2, SETTINGS)
+    assert len(found) == 2
+    np.testing.assert_allclose(found.centre[0], [99.5, 49.5], atol=0.3)
+    assert found.mass[0] > 5 * found.mass[1]
+    assert found.pixels(0)[25, 50]
+    assert not found.pixels(ABSENT).any()
+    assert len(candidates(np.zeros((60, 80), np.float32), 2, SETTINGS)) == 0
+
+
+def place(x, score=0.0):
+    return Places(np.array([[x, 0.0, 0.0]]), np.zeros((1, 3), np.int64), np.zeros(1), np.array([score]))
+
+
+def test_a_jump_away_for_one_frame_is_not_believed():
+    decider = Decider(10, SETTINGS, 0.05)
+    for frame in range(9):
+        here = place(0.01 * frame)
+        if frame == 4:  # something heavier lies elsewhere
+            here = Places(
+                np.array([[0.04, 0, 0], [3.0, 0, 0]]), np.zeros((2, 3), np.int64), np.zeros(2), np.array([-5.0, 0.0])
+            )
+        assert decider.add(here) is None
+    found = decider.finish()
+    np.testing.assert_allclose([one.point[0] for one in found], 0.01 * np.arange(9))
+
+
+def test_frames_without_a_place_are_not_found():
+    decider = Decider(3, SETTINGS, 0.05)
+    empty = Places(np.zeros((0, 3)), np.zeros((0, 3), np.int64), np.zeros(0), np.zeros(0))
+    found = [decider.add(one) for one in (place(0.0), empty, place(0.01), place(0.02))]
+    found = [one for one in found if one] + decider.finish()
+    assert [one.found for one in found] == [True, False, True, True]
+
+
+def test_views_may_be_off_by_fifteen_pixels_or_miss_the_worm():
+    cameras = rig().to_cameras()
+    field = np.random.default_rng(0).normal(0, 0.5, (SIZE, SIZE)).astype(np.float32)
+    views = []
+    for shift in (0, 12, 0):
+        shown = field.copy()
+        cv2.ellipse(shown, (120 + shift, 120), (30, 4), 0, 0, 360, 120.0, -1)
+        cv2.circle(shown, (40, 200), 3, 120.0, -1)
+        views.append(candidates(shown, 1, SETTINGS))
+    best = combine(cameras, views, None, SETTINGS)
+    assert best.choice[0].tolist() == [0, 0, 0]
+    assert np.linalg.norm(best.point[0]) < 0.2
+    nothing = candidates(field, 1, SETTINGS)
+    partial = combine(cameras, [views[0], nothing, views[2]], np.array([views[0].mass[0]] * 3), SETTINGS)
+    assert partial.choice[0].tolist() == [0, ABSENT, 0]
+
+
+# --- whole recordings -----------------------------------------------------------------------------------------------
+
+
+def test_among_much_dirt_with_a_wrong_calibration(tmp_path):
+    wrong = []
+    for index, camera in enumerate(rig().cameras):
+        matrix = camera.matrix.copy()
+        matrix[:2, 2] += [(-6, 5), (7, -4), (3, 8)][index]
+        wrong.append(make_camera("test", camera.name, camera.size, matrix, [], camera.rotation, camera.translation))
+    prepared = prepared_film(tmp_path, Film(dirt=60, noise=2.0), calibration=Calibration(tuple(wrong)))
+    assert set(prepared.log.status) == {0}
+    assert np.median(prepared.log.residual) > 2
+    projected = prepared.log.origin + (prepared.window - 1) / 2
+    for index in (0, 12, 23):  # the crops still lie around the worm in every view
+        for view, camera in enumerate(rig().cameras):
+            seen = centre(index) @ camera.rotation.T + camera.translation
+            true = (camera.matrix @ (seen / seen[2]))[:2]
+            assert np.abs(projected[index, view] - true).max() < 15
+
+
+def test_bright_worm_is_told_by_itself(tmp_path):
+    prepared = prepared_film(tmp_path, Film(bright=True, light=120.0))
+    assert prepared.side == "bright"
+    assert errors(prepared).max() < 3
+
+
+def test_light_that_drifts(tmp_path):
+    pictures = Film(frames=30).pictures()
+    time, across = np.linspace(-1, 1, 30)[:, None, None], np.linspace(-1, 1, SIZE)
+    slope = (1 + 0.2 * time) * (1 + 0.1 * time * across)
+    pictures = np.clip(pictures * slope, 0, 255).astype(np.uint8)
+    recording = load_recording(write(tmp_path, pictures))
+    prepared = prepare(recording, LocatingSettings(block=10), tmp_path / "p")
+    assert errors(prepared).max() < 3
+    assert np.mean([np.median(frame.images) for frame in prepared]) < 3
+
+
+def test_two_worms_one_is_followed_throughout(tmp_path):
+    def other(frame):
+        return midline(-frame) + np.array([0.4, -0.7, 0.75])
+
+    prepared = prepared_film(tmp_path, Film(worms=(midline, other)))
+    away = np.stack([errors(prepared), errors(prepared, other)])
+    assert away.min(0).max() < 4
+    assert len(set(away.argmin(0))) == 1
+
+
+def test_a_worm_that_leaves_is_lost_and_not_guessed(tmp_path):
+    def leaving(frame):
+        return midline(frame, speed=0.11)
+
+    prepared = prepared_film(tmp_path, Film(frames=36, worms=(leaving,)))
+    status = [frame.status for frame in prepared]
+    assert status[0] == "ok"
+    assert status[-1] == "lost"
+    assert np.isnan(prepared[-1].centre).all()
+
+
+def test_no_worm_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="do the views agree on a worm"):
+        prepared_film(tmp_path, Film(frames=10, worms=(), dirt=0))
+
+
+def test_two_cameras_are_enough(tmp_path):
+    prepared = prepared_film(tmp_path, Film(frames=12, cameras=2))
+    assert errors(prepared).max() < 3
