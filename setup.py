@@ -1,4 +1,4 @@
-"""Builds the compiled renderer. Optional: without a C compiler the package installs all the same, and is slower."""
+"""Builds the compiled renderer and fitter. Optional: without a C compiler the package installs too, and is slower."""
 
 import sys
 from pathlib import Path
@@ -18,6 +18,13 @@ setup(
             extra_compile_args=flags,
             libraries=[] if windows else ["m"],
             optional=True,
-        )
+        ),
+        Extension(
+            "midline3d._chain",
+            sources=["src/midline3d/_chain.c"],
+            extra_compile_args=flags,
+            libraries=[] if windows else ["m"],
+            optional=True,
+        ),
     ]
 )

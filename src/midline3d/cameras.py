@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
+from midline3d import compiled
 from midline3d.shapes import Float, Tensor
 
 
@@ -77,6 +78,8 @@ def project(
     cameras: Cameras, points: Float[Tensor, "batch vertex 3"], shift: Float[Tensor, "batch axis"] | None = None
 ) -> Float[Tensor, "batch camera vertex 2"]:
     """Q: image points (u, v) in px of world points in mm, with relative shifts in px (app. B)."""
+    if compiled.takes(points, *([] if shift is None else [shift]), *vars(cameras).values()):
+        return compiled.project(vars(cameras), points, shift)
     in_camera = points[:, None] @ cameras.rotation.mT + cameras.translation[:, :, None]
     plane = in_camera[..., :2] / in_camera[..., 2:]
     if shift is not None:
@@ -95,15 +98,10 @@ def projection_jacobian(
     focal = cameras.focal[:, :, None]
     along = (focal / depth)[..., None] * cameras.rotation[:, :, None, :2]
     toward = (focal * plane / depth)[..., None] * cameras.rotation[:, :, None, 2:]
-    pinhole = along - toward
-    if not cameras.distortion.any():
-        return pinhole
-    return _distortion_jacobian(plane, cameras.distortion, cameras.focal) @ pinhole
+    return _distortion_jacobian(plane, cameras.distortion, cameras.focal) @ (along - toward)
 
 
-def refined(
-    cameras: Cameras, change: Float[Tensor, "camera 4"], pivot: Float[Tensor, " 3"]
-) -> Cameras:
+def refined(cameras: Cameras, change: Float[Tensor, "camera 4"], pivot: Float[Tensor, " 3"]) -> Cameras:
     """Every camera turned by a rotation vector (rad, in its own axes) and magnified by exp(last) about a world point.
 
     The pivot's images stay where they are: what is left of a calibration error there are the relative shifts.
@@ -148,9 +146,7 @@ def scale(cameras: Cameras, points: Float[Tensor, "batch vertex 3"]) -> Float[Te
     return cameras.focal.mean(-1) / depths(cameras, points).mean(-1)
 
 
-def triangulate(
-    cameras: Cameras, pixels: Float[Tensor, "batch camera 2"], steps: int = 4
-) -> Float[Tensor, "batch 3"]:
+def triangulate(cameras: Cameras, pixels: Float[Tensor, "batch camera 2"], steps: int = 4) -> Float[Tensor, "batch 3"]:
     """The world points nearest to their pixels in all views: least squares in pixels, by Gauss-Newton.
 
     The start is where the rays meet in the least-squares sense, which for nearly telecentric cameras is already

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from midline3d import compiled
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -39,6 +40,8 @@ def integrate(
     Rotations from vertex 0 are a scan of the segments' rotations, and any other start is a rigid motion of that
     curve, so that both directions from any start give the same curve by construction.
     """
+    if compiled.takes(position, frame, curvature, length):
+        return Curve(*compiled.integrate(position, frame, curvature, length, start))
     turns = segment_rotations(curvature)
     rotations = _quaternion_matrix(_cumulative_product(_quaternion_exp(turns)))
     chords = _chords(turns, curvature) * (length / turns.shape[1])[:, None, None]
@@ -193,7 +196,11 @@ def _quaternion_matrix(quaternions: Float[Tensor, "*any 4"]) -> Float[Tensor, "*
 
 def rotation_exp(turn: Float[Tensor, "batch 3"]) -> Float[Tensor, "batch 3 3"]:
     """Rotation matrix of a rotation vector of any size."""
-    return torch.linalg.matrix_exp(_skew(turn))
+    angle = turn.norm(dim=-1)[..., None, None]
+    skew = _skew(turn)
+    # Rodrigues: sin(a) / a and (1 - cos(a)) / a^2, neither of which loses digits at small angles.
+    once, twice = torch.sinc(angle / torch.pi), torch.sinc(angle / (2 * torch.pi)).square() / 2
+    return torch.eye(3, dtype=turn.dtype, device=turn.device) + once * skew + twice * (skew @ skew)
 
 
 def orthonormal(frame: Float[Tensor, "batch 3 3"]) -> Float[Tensor, "batch 3 3"]:

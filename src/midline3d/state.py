@@ -76,7 +76,11 @@ class FrameState:
 
     def clamped(self, bounds: Bounds) -> FrameState:
         """All parameters within their bounds; the curve is made anew about its middle."""
-        inside = replace(
+        return self.within(bounds).rebuilt(self.middle())
+
+    def within(self, bounds: Bounds) -> FrameState:
+        """All parameters within their bounds, the curve left as it was."""
+        return replace(
             self,
             curvature=curve.bounded(self.curvature, bounds.circles),
             length=self.length.clamp(*bounds.length),
@@ -85,7 +89,6 @@ class FrameState:
             rho=self.rho.clamp(*bounds.rho),
             defocus=self.defocus.clamp(-bounds.defocus, bounds.defocus),
         )
-        return inside.rebuilt(self.middle())
 
     @property
     def view_look(self) -> ViewLook:

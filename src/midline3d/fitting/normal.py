@@ -8,11 +8,11 @@ vertex enters all views, so its 3 x 3 matrix is summed over the views first: H c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 
-from midline3d import curve
+from midline3d import compiled, curve
 from midline3d.appearance import Look
 from midline3d.cameras import Cameras, projection_jacobian
 from midline3d.rendering import Products
@@ -74,6 +74,7 @@ class Basis:
         return curve.segment_rotations(flat)[..., 2].mT * (vertices - 1)
 
 
+@cache
 def spline_basis(vertices: int, nodes: int, dtype: torch.dtype, device: torch.device | str) -> Basis:
     """Cubic B-splines with equal knots over the body; as many nodes as vertices gives every vertex its own."""
     if nodes >= vertices:
@@ -92,28 +93,33 @@ def vertex_derivatives(state: FrameState, basis: Basis) -> Float[Tensor, "batch 
     points, frames = state.points, state.frames
     arm = points - points[:, middle : middle + 1]
     turn = torch.linalg.cross(frames[:, middle].mT[:, None, 1:], arm[:, :, None], dim=-1).mT
-    bend = _bend_derivatives(points, frames, middle) @ basis.segments.to(points.dtype)
+    bend = _bend_derivatives(arm, frames, basis.segments.to(points.dtype))
     move = torch.eye(3, dtype=points.dtype, device=points.device).expand(batch, count, 3, 3)
-    return torch.cat([move, turn, bend[:, :, :, 0], bend[:, :, :, 1], arm[..., None]], -1)
+    return torch.cat([move, turn, bend, arm[..., None]], -1)
 
 
 def _bend_derivatives(
-    points: Float[Tensor, "batch vertex 3"], frames: Float[Tensor, "batch vertex 3 3"], middle: int
-) -> Float[Tensor, "batch vertex 3 2 segment"]:
-    """dP by the mean curvature of each segment: all vertices beyond it, seen from the middle, turn about it."""
-    count = points.shape[1]
-    step = 1 / (count - 1)
-    pivot = (points[:, 1:] + points[:, :-1]) / 2
+    arms: Float[Tensor, "batch vertex 3"],
+    frames: Float[Tensor, "batch vertex 3 3"],
+    segments: Float[Tensor, "segment node"],
+) -> Float[Tensor, "batch vertex 3 bend"]:
+    """dP by the nodes of m1, then of m2: bending a segment turns about its middle all that lies beyond it.
+
+    Beyond is seen from the middle vertex, from which `arms` count. A turn about an axis a through p moves a vertex at P
+    by a x P - a x p, so that it takes the sums of S a and of S (a x p) over the segments between the middle and P.
+    """
+    batch, count = arms.shape[:2]
+    pivot = (arms[:, 1:] + arms[:, :-1]) / 2
     # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
-    axes = torch.stack([frames[:, :-1, :, 2] + frames[:, 1:, :, 2], -frames[:, :-1, :, 1] - frames[:, 1:, :, 1]], 1)
-    axes = axes * (step / 2)
-    vertex = torch.arange(count, device=points.device)[:, None]
-    segment = torch.arange(count - 1, device=points.device)
-    side = ((segment >= middle) & (segment < vertex)).to(points.dtype)
-    side = side - ((segment < middle) & (segment >= vertex)).to(points.dtype)
-    arms = (points[:, :, None] - pivot[:, None]) * side[..., None]
-    turned = torch.linalg.cross(axes[:, :, None], arms[:, None], dim=-1)
-    return turned.permute(0, 2, 4, 1, 3)
+    mean = (frames[:, :-1] + frames[:, 1:]) / (2 * (count - 1))
+    axes = torch.stack([mean[..., 2], -mean[..., 1]], -1)
+    moments = torch.linalg.cross(axes, pivot[..., None].expand_as(axes), dim=2)
+    parts = torch.stack([axes, moments], 2)[..., None] * segments[:, None, None, None]
+    sums = torch.nn.functional.pad(parts.flatten(4).flatten(2).cumsum(1), (0, 0, 1, 0))
+    # Towards the head the segments count backwards, which this difference does by itself.
+    sums = (sums - sums[:, count // 2, None]).view(batch, count, 2, 3, -1)
+    turned = torch.linalg.cross(sums[:, :, 0], arms[..., None].expand_as(sums[:, :, 0]), dim=2)
+    return turned - sums[:, :, 1]
 
 
 def shift_and_look_derivatives(
@@ -171,6 +177,11 @@ def pixel_system(
     products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
 ) -> System:
     """The pixels' normal equations for all unknowns of every frame."""
+    points, frames, segments = state.points, state.frames, basis.segments
+    blobs = (products.gram, products.slope, look.by_view, state.rho)
+    if compiled.takes(points, frames, segments, *blobs, *vars(cameras).values()):
+        gram, slope, by_view, rho = blobs
+        return System(*compiled.system(vars(cameras), gram, slope, points, frames, segments, by_view, rho))
     return assemble(
         products,
         vertex_derivatives(state, basis),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
 
 import torch
 
-from midline3d import curve, scoring
+from midline3d import compiled, curve, scoring
 from midline3d.appearance import Look, Profile, optics
 from midline3d.cameras import project, scale
 from midline3d.fitting.normal import Basis, Layout, System, pixel_system
 from midline3d.fitting.views import Views
-from midline3d.rendering import Objective, Products, products
+from midline3d.rendering import Objective, Products, products, render
 from midline3d.settings import SecondOrderSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, where
+
+MOST_LOG_LENGTH, MOST_LOG_LOOK = 0.1, 0.3
+"""What one step may change at most in the logarithms of the length and of the views' sigma, iota and rho."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,28 @@ class Problem:
     anchor: FrameState
     """What the temporal terms pull towards: the frame before."""
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         basis = self.views.cameras.shift_basis
         return Layout(self.basis.matrix.shape[1], basis.shape[2], basis.shape[0])
+
+    @cached_property
+    def stiffness(self) -> Float[Tensor, "vertex vertex"]:
+        """Q of the curvature's energy sum(K' Q K)."""
+        return _curvature_matrix(self.basis, self.weights.smoothness, self.weights.size)[0]
+
+    @cached_property
+    def keeping(self) -> Float[Tensor, " kept"]:
+        """Weights of what `_kept` returns."""
+        weights, layout = self.weights, self.layout
+        each = [(1, weights.keep_length), (layout.axes, weights.keep_shift), (4 * layout.cameras, weights.keep_look)]
+        return self.basis.matrix.new_tensor([weight for count, weight in each for _ in range(count)])
+
+    @cached_property
+    def prior_hessian(self) -> Float[Tensor, "unknown unknown"]:
+        """H of the curvature's and the temporal terms: both are quadratic, so that it never changes."""
+        _, block = _curvature_matrix(self.basis, self.weights.smoothness, self.weights.size)
+        return torch.block_diag(block.new_zeros(5, 5), block, block, torch.diag(self.keeping))
 
 
 @dataclass(frozen=True)
@@ -47,6 +69,8 @@ class Evaluation:
     products: Products
     energy: Float[Tensor, " batch"]
     terms: dict[str, Float[Tensor, " batch"]]
+    prior_gradient: Float[Tensor, "batch unknown"]
+    """g of the curvature's and the temporal terms."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +87,16 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     look = problem.taper.look(state.view_look, seen)
     centre = project(problem.views.cameras, state.points, state.shift)
     pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.shares, problem.objective)
-    weights = problem.weights
-    bend, _ = _curvature_prior(problem, state)
-    log_length, shift, log_look = _kept(problem, state)
+    slope, kept = problem.stiffness @ state.curvature, _kept(problem, state)
+    pull = problem.keeping * kept
     terms = {
-        "pixels": weights.pixels * pixels.loss.sum(1),
-        "curvature": bend,
-        "temporal": weights.keep_length * log_length.square()
-        + weights.keep_shift * shift.square().sum(1)
-        + weights.keep_look * log_look.square().sum(1),
+        "pixels": problem.weights.pixels * pixels.loss.sum(1),
+        "curvature": (state.curvature * slope).sum((1, 2)),
+        "temporal": (pull * kept).sum(1),
     }
-    return Evaluation(state, look, pixels, torch.stack(list(terms.values())).sum(0), terms)
+    bend = (slope.mT @ problem.basis.matrix).flatten(1)
+    gradient = torch.cat([bend.new_zeros(len(bend), 5), bend, pull], 1)
+    return Evaluation(state, look, pixels, torch.stack(list(terms.values())).sum(0), terms, gradient)
 
 
 def normal_equations(problem: Problem, at: Evaluation) -> System:
@@ -84,26 +107,26 @@ def normal_equations(problem: Problem, at: Evaluation) -> System:
 
 
 def add_priors(problem: Problem, at: Evaluation, system: System) -> System:
-    """The system with the curvature's and the temporal terms on top; further unknowns behind the frame's own are let be."""
-    layout, weights = problem.layout, problem.weights
+    """The system with the curvature's and the temporal terms on top; unknowns behind the frame's own are let be."""
     hessian, gradient = system.hessian.clone(), system.gradient.clone()
-    _, slope = _curvature_prior(problem, at.state)
-    matrix = problem.basis.matrix
-    block = matrix.mT @ _curvature_matrix(problem, at.state) @ matrix
-    nodes = layout.nodes
-    gradient[:, layout.bend] += (slope.mT @ matrix).flatten(1)
-    for part in (slice(5, 5 + nodes), slice(5 + nodes, 5 + 2 * nodes)):
-        hessian[:, part, part] += block
-    log_length, shift, log_look = _kept(problem, at.state)
-    diagonal = torch.diagonal(hessian, dim1=1, dim2=2)
-    for place, weight, offset in (
-        (slice(layout.length, layout.length + 1), weights.keep_length, log_length[:, None]),
-        (layout.shift, weights.keep_shift, shift),
-        (layout.look, weights.keep_look, log_look),
-    ):
-        diagonal[:, place] += weight
-        gradient[:, place] += weight * offset
+    count = problem.layout.count
+    hessian[:, :count, :count] += problem.prior_hessian
+    gradient[:, :count] += at.prior_gradient
     return System(hessian, gradient)
+
+
+def focused(problem: Problem, state: FrameState, threshold: float, outside: float) -> Problem:
+    """The problem with its images masked around a state (app. D): what lies far from it counts little.
+
+    Masked once and then fixed, so that a lower energy is a better fit. Every vertex counts alike: scaled by scores, as
+    the paper's masks are, they would close over the faint tips first.
+    """
+    look = problem.taper.look(state.view_look, optics(problem.views.cameras, state.points, state.frames[..., 0]))
+    blobs = look.blobs(project(problem.views.cameras, state.points, state.shift), state.rho)
+    everywhere = torch.ones_like(state.points[..., 0])
+    images = problem.views.images
+    cover = render(scoring.mask_blobs(blobs, everywhere), images, problem.objective.cutoff).image
+    return replace(problem, views=replace(problem.views, images=scoring.masked(images, cover, threshold, outside)))
 
 
 def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
@@ -132,6 +155,8 @@ def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
 
 def solve(system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "batch unknown"]:
     """The damped step. In float64: the unknowns' scales differ by more than float32 can hold."""
+    if compiled.takes(system.hessian, system.gradient, damping):
+        return compiled.solve(system.hessian, system.gradient, damping)
     hessian, gradient = system.hessian.double(), system.gradient.double()
     diagonal = torch.diagonal(hessian, dim1=1, dim2=2)
     diagonal += diagonal * damping[:, None] + 1e-9 * diagonal.amax(1, keepdim=True)
@@ -141,30 +166,41 @@ def solve(system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "ba
 
 def moved(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:
     """The state after a step of the unknowns."""
+    matrix, bounds = problem.basis.matrix, problem.bounds
+    if compiled.takes(step, matrix, *vars(state).values()):
+        ends = (*bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho)
+        limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, bounds.circles, bounds.defocus, *ends)
+        return FrameState(**compiled.moved(vars(state), step, matrix, limits))
     layout = problem.layout
     middle = state.vertices // 2
     frame = state.frames[:, middle]
     turn = (frame[..., 1:] @ step[:, 3:5, None]).squeeze(-1)
-    bend = (problem.basis.matrix @ step[:, layout.bend].unflatten(1, (2, -1)).mT)
+    bend = matrix @ step[:, layout.bend].unflatten(1, (2, -1)).mT
     sigma, iota, defocus, rho = step[:, layout.look].unflatten(1, (4, -1)).unbind(1)
-    points, frames = state.points.clone(), state.frames.clone()
-    points[:, middle] += step[:, :3]
-    frames[:, middle] = curve.rotation_exp(turn) @ frame
-    return replace(
+    most = MOST_LOG_LOOK
+    there = replace(
         state,
-        points=points,
-        frames=frames,
         curvature=state.curvature + bend,
-        length=state.length * step[:, layout.length].clamp(-0.1, 0.1).exp(),
+        length=state.length * step[:, layout.length].clamp(-MOST_LOG_LENGTH, MOST_LOG_LENGTH).exp(),
         shift=state.shift + step[:, layout.shift],
-        sigma=state.sigma * sigma.clamp(-0.3, 0.3).exp(),
-        iota=state.iota * iota.clamp(-0.3, 0.3).exp(),
+        sigma=state.sigma * sigma.clamp(-most, most).exp(),
+        iota=state.iota * iota.clamp(-most, most).exp(),
         defocus=state.defocus + defocus,
-        rho=state.rho * rho.clamp(-0.3, 0.3).exp(),
-    ).clamped(problem.bounds)
+        rho=state.rho * rho.clamp(-most, most).exp(),
+    ).within(bounds)
+    turned = curve.orthonormal(curve.rotation_exp(turn) @ frame)
+    place = state.points[:, middle] + step[:, :3]
+    made = curve.integrate(place, turned, there.curvature, there.length, state.middle())
+    return replace(there, points=made.points, frames=made.frames)
 
 
 def chosen(choice: Bool[Tensor, " batch"], first: Evaluation, second: Evaluation) -> Evaluation:
+    """Frame by frame the first where `choice` holds, else the second."""
+    if choice.is_cpu and bool(choice.all()):
+        return first
+    if choice.is_cpu and not choice.any():
+        return second
+
     def pick(one: Tensor, other: Tensor) -> Tensor:
         return torch.where(choice.view(-1, *[1] * (one.ndim - 1)), one, other)
 
@@ -177,29 +213,34 @@ def chosen(choice: Bool[Tensor, " batch"], first: Evaluation, second: Evaluation
         products=Products(**record(first.products, second.products)),
         energy=pick(first.energy, second.energy),
         terms={name: pick(first.terms[name], second.terms[name]) for name in first.terms},
+        prior_gradient=pick(first.prior_gradient, second.prior_gradient),
     )
 
 
-def _curvature_matrix(problem: Problem, state: FrameState) -> Float[Tensor, "vertex vertex"]:
-    """Q of the curvature's energy sum(K' Q K): smoothness over first and second neighbours, and size."""
-    weights, count = problem.weights, state.vertices
-    eye = torch.eye(count, dtype=state.points.dtype, device=state.points.device)
+@lru_cache(maxsize=8)
+def _curvature_matrix(
+    basis: Basis, smoothness: float, size: float
+) -> tuple[Float[Tensor, "vertex vertex"], Float[Tensor, "node node"]]:
+    """Q of the curvature's energy sum(K' Q K), and the same of the nodes.
+
+    Smoothness over first and second neighbours, and size.
+    """
+    matrix = basis.matrix
+    count = len(matrix)
+    eye = torch.eye(count, dtype=matrix.dtype, device=matrix.device)
     first, second = eye[1:] - eye[:-1], eye[2:] - eye[:-2]
-    smooth = weights.smoothness * (first.mT @ first + second.mT @ second / 2)
-    return (smooth + weights.size * eye) / (count - 1) ** 2
+    smooth = smoothness * (first.mT @ first + second.mT @ second / 2)
+    whole = (smooth + size * eye) / (count - 1) ** 2
+    return whole, matrix.mT @ whole @ matrix
 
 
-def _curvature_prior(
-    problem: Problem, state: FrameState
-) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch vertex 2"]]:
-    """The curvature's energy and half its gradient."""
-    slope = _curvature_matrix(problem, state) @ state.curvature
-    return (state.curvature * slope).sum((1, 2)), slope
+def _kept(problem: Problem, state: FrameState) -> Float[Tensor, "batch kept"]:
+    """What has changed since the anchor, in the layout's order: log length, shift, log looks (defocus from 0)."""
+    before, views = problem.anchor, problem.layout.cameras
+    ratio = _sizes(state) / _sizes(before)
+    log_length, look, rho = ratio.log().split([1, 2 * views, views], 1)
+    return torch.cat([log_length, state.shift - before.shift, look, state.defocus, rho], 1)
 
 
-def _kept(problem: Problem, state: FrameState) -> tuple[Tensor, Tensor, Tensor]:
-    """What has changed since the anchor: log length, shift, and the log looks in the layout's order."""
-    before = problem.anchor
-    sigma, iota, rho = ((getattr(state, name) / getattr(before, name)).log() for name in ("sigma", "iota", "rho"))
-    looks = torch.cat([sigma, iota, state.defocus, rho], 1)
-    return (state.length / before.length).log(), state.shift - before.shift, looks
+def _sizes(state: FrameState) -> Float[Tensor, "batch size"]:
+    return torch.cat([state.length[:, None], state.sigma, state.iota, state.rho], 1)
