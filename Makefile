@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-SOURCES := pyproject.toml constraints.txt setup.py $(wildcard src/midline3d/rendering/_kernel.*[ch])
+SOURCES := pyproject.toml constraints.txt setup.py $(wildcard src/midline3d/*.[ch] src/midline3d/rendering/*.[ch])
 
 .PHONY: demo test lint clean
 .NOTPARALLEL:
@@ -17,7 +17,7 @@ demo: $(VENV)/ready
 	$(BIN)/midline3d demo
 
 test: $(VENV)/ready-test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .
