@@ -138,7 +138,8 @@ def refinement_jacobian(
 
 def depths(cameras: Cameras, points: Float[Tensor, "batch vertex 3"]) -> Float[Tensor, "batch camera vertex"]:
     """Distance along each camera's axis, mm."""
-    return torch.einsum("bki,bni->bkn", cameras.rotation[:, :, 2], points) + cameras.translation[:, :, None, 2]
+    along = cameras.rotation[:, :, None, 2]
+    return (along * points[:, None]).sum(-1) + cameras.translation[:, :, None, 2]
 
 
 def scale(cameras: Cameras, points: Float[Tensor, "batch vertex 3"]) -> Float[Tensor, "batch camera"]:

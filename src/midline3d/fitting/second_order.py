@@ -42,21 +42,21 @@ class Problem:
         return Layout(self.basis.matrix.shape[1], basis.shape[2], basis.shape[0])
 
     @cached_property
-    def stiffness(self) -> Float[Tensor, "vertex vertex"]:
-        """Q of the curvature's energy sum(K' Q K)."""
-        return _curvature_matrix(self.basis, self.weights.smoothness, self.weights.size)[0]
+    def stiffness(self) -> Float[Tensor, "vertex both"]:
+        """Q of the curvature's energy sum(K' Q K), by the vertices and, behind them, by the nodes."""
+        return _stiffness(self.basis, self.weights.smoothness, self.weights.size)
 
     @cached_property
     def keeping(self) -> Float[Tensor, " kept"]:
         """Weights of what `_kept` returns."""
         weights, layout = self.weights, self.layout
         each = [(1, weights.keep_length), (layout.axes, weights.keep_shift), (4 * layout.cameras, weights.keep_look)]
-        return self.basis.matrix.new_tensor([weight for count, weight in each for _ in range(count)])
+        return torch.cat([self.basis.matrix.new_full((count,), weight) for count, weight in each])
 
     @cached_property
     def prior_hessian(self) -> Float[Tensor, "unknown unknown"]:
         """H of the curvature's and the temporal terms: both are quadratic, so that it never changes."""
-        _, block = _curvature_matrix(self.basis, self.weights.smoothness, self.weights.size)
+        block = self.basis.matrix.mT @ self.stiffness[:, len(self.basis.matrix) :]
         return torch.block_diag(block.new_zeros(5, 5), block, block, torch.diag(self.keeping))
 
 
@@ -87,14 +87,17 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     look = problem.taper.look(state.view_look, seen)
     centre = project(problem.views.cameras, state.points, state.shift)
     pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.shares, problem.objective)
-    slope, kept = problem.stiffness @ state.curvature, _kept(problem, state)
+    curvature = state.curvature.mT.flatten(1)
+    # A row for each direction of each frame, and one matrix: a product of batches costs ten times as much.
+    slope = (curvature.view(-1, state.vertices) @ problem.stiffness).view(len(state), 2, -1)
+    kept = _kept(problem, state)
     pull = problem.keeping * kept
     terms = {
         "pixels": problem.weights.pixels * pixels.loss.sum(1),
-        "curvature": (state.curvature * slope).sum((1, 2)),
+        "curvature": (curvature * slope[..., : state.vertices].flatten(1)).sum(1),
         "temporal": (pull * kept).sum(1),
     }
-    bend = (slope.mT @ problem.basis.matrix).flatten(1)
+    bend = slope[..., state.vertices :].flatten(1)
     gradient = torch.cat([bend.new_zeros(len(bend), 5), bend, pull], 1)
     return Evaluation(state, look, pixels, torch.stack(list(terms.values())).sum(0), terms, gradient)
 
@@ -142,8 +145,9 @@ def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
         better = active & (trial.energy < at.energy)
         way = (trial.state.points - at.state.points).square().sum(-1).mean(1).sqrt() * per_mm
         taken += active
-        # A step that would hardly move anything ends the fit, whether it was an improvement or not.
-        active = active & (way > problem.weights.settled)
+        # A step that would hardly move anything ends the fit, whether it was an improvement or not. One that could not
+        # be solved for (NaN) does not: more damping will.
+        active = active & ~(way <= problem.weights.settled)
         damping = torch.where(better, damping * 0.2, damping * 8).clamp(1e-6, 1e4)
         at = chosen(better, trial, at)
         if not active.any():
@@ -218,20 +222,15 @@ def chosen(choice: Bool[Tensor, " batch"], first: Evaluation, second: Evaluation
 
 
 @lru_cache(maxsize=8)
-def _curvature_matrix(
-    basis: Basis, smoothness: float, size: float
-) -> tuple[Float[Tensor, "vertex vertex"], Float[Tensor, "node node"]]:
-    """Q of the curvature's energy sum(K' Q K), and the same of the nodes.
-
-    Smoothness over first and second neighbours, and size.
-    """
+def _stiffness(basis: Basis, smoothness: float, size: float) -> Float[Tensor, "vertex both"]:
+    """(Q, Q @ basis): smoothness over first and second neighbours, and size."""
     matrix = basis.matrix
     count = len(matrix)
     eye = torch.eye(count, dtype=matrix.dtype, device=matrix.device)
     first, second = eye[1:] - eye[:-1], eye[2:] - eye[:-2]
     smooth = smoothness * (first.mT @ first + second.mT @ second / 2)
     whole = (smooth + size * eye) / (count - 1) ** 2
-    return whole, matrix.mT @ whole @ matrix
+    return torch.cat([whole, whole @ matrix], 1)
 
 
 def _kept(problem: Problem, state: FrameState) -> Float[Tensor, "batch kept"]:
