@@ -165,6 +165,15 @@ def test_simulate(tmp_path: Path, midline3d: Command, refused: Callable[..., str
     assert "simulating: 3 of 3" in run.err
 
 
+def test_the_demo_removes_nothing_that_is_not_its_own(tmp_path: Path, refused: Callable[..., str]) -> None:
+    (tmp_path / "recording").mkdir()
+    (tmp_path / "recording" / "cam0.avi").write_bytes(b"")
+    precious = tmp_path / "recording" / "thesis.txt"
+    precious.write_text("years", encoding="utf-8")
+    assert "thesis.txt" in refused("demo", "--out", tmp_path)
+    assert precious.exists() and (tmp_path / "recording" / "cam0.avi").exists()
+
+
 def test_check(clean: Path, midline3d: Command) -> None:
     run = midline3d("check", clean, "--json")
     report = json.loads(run.out)

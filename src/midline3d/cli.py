@@ -32,6 +32,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 DEMO_FRAMES = 24
+DEMO_LEAVES = {
+    *("recording", "calibration", "truth", "cam0", "cam1", "cam2"),
+    *("manifest", "segments", "crops", "midline", "body"),
+}
+"""Names, less their suffixes, of what a demo writes."""
 PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm")
 
 
@@ -343,15 +348,15 @@ def _board_pictures(folder: Path) -> dict[str, list[Path]]:
 
 
 def _clear(*folders: Path) -> None:
-    """Makes room for the demo: what an earlier one left there goes, anything else stays and is an error."""
+    """Makes room for the demo: what an earlier one left there, whole or not, goes; anything else is an error."""
     import shutil
 
     for folder in folders:
-        if folder.is_dir():
-            ours = any((folder / name).exists() for name in ("recording.toml", "manifest.json", "crops"))
-            if not ours and any(folder.iterdir()):
-                raise InputError(f"{folder} holds something else; give another folder with --out")
-            shutil.rmtree(folder)
+        for place in folder.iterdir() if folder.is_dir() else ():
+            if place.name.lstrip(".").split(".")[0] not in DEMO_LEAVES:
+                raise InputError(f"{place} was not written by a demo; give another folder with --out")
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _say(console: Console, places: dict[str, Path]) -> None:
