@@ -22,7 +22,7 @@ setup(
         Extension(
             "midline3d._chain",
             sources=["src/midline3d/_chain.c"],
-            depends=glob("src/midline3d/*.h"),
+            depends=[str(path) for path in Path("src/midline3d").glob("*.h")],
             extra_compile_args=flags,
             libraries=[] if windows else ["m"],
             optional=True,
