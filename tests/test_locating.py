@@ -9,7 +9,7 @@ from midline3d.calibration import Calibration, make_camera
 from midline3d.errors import InputError
 from midline3d.recording import load_recording, prepare
 from midline3d.recording.background import Background, fill, light_field, masked_median, sorted_stack
-from midline3d.recording.locating import ABSENT, Decider, Places, candidates, combine
+from midline3d.recording.locating import ABSENT, Decider, Expected, Places, candidates, combine
 from midline3d.recording.shake import moved, shake_of, texture_of
 from midline3d.settings import LocatingSettings
 
@@ -143,11 +143,12 @@ def test_views_may_be_off_by_fifteen_pixels_or_miss_the_worm():
         cv2.ellipse(shown, (120 + shift, 120), (30, 4), 0, 0, 360, 120.0, -1)
         cv2.circle(shown, (40, 200), 3, 120.0, -1)
         views.append(candidates(shown, 1, SETTINGS))
-    best = combine(cameras, views, None, SETTINGS)
+    mass = np.full(3, views[0].mass[0])
+    best = combine(cameras, views, Expected(mass, certain=False), SETTINGS)
     assert best.choice[0].tolist() == [0, 0, 0]
     assert np.linalg.norm(best.point[0]) < 0.2
     nothing = candidates(field, 1, SETTINGS)
-    partial = combine(cameras, [views[0], nothing, views[2]], np.array([views[0].mass[0]] * 3), SETTINGS)
+    partial = combine(cameras, [views[0], nothing, views[2]], Expected(mass), SETTINGS)
     assert partial.choice[0].tolist() == [0, ABSENT, 0]
 
 

@@ -43,8 +43,10 @@ class LocatingSettings:
     """Spread of the logarithm of the worm's mass: dirt touches it, focus takes some of it away."""
     absent: float = -10.0
     """Log-likelihood of a view without the worm: worse than a mass wrong by a factor of four."""
-    lost: float = -40.0
-    """Log-likelihood of a frame without the worm: chosen only where no joint reading is credible."""
+    stranger: float = -16.0
+    """Least log-likelihood of a view by its thing's mass: with another view absent, worse than a frame without worm."""
+    lost: float = -22.0
+    """Log-likelihood of a frame without the worm: below one view absent and the others off by a factor of two each."""
     step: float = 0.08
     """Body lengths that the worm's centre may well move between frames: swimming at 25 Hz it moves 0.02."""
     jump: float = -30.0

@@ -104,13 +104,27 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     return Candidates(centre, mass[best] * factor**2, box, best, labels)
 
 
-def combine(
-    cameras: rig.Cameras, views: Sequence[Candidates], expected: Array | None, settings: LocatingSettings
-) -> Places:
-    """All joint readings of the views, triangulated and weighed; one view may have lost the worm where three see it.
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What the worm should weigh."""
 
-    expected: (camera,) the worm's usual mass in each view, once it is known.
-    """
+    mass: Array
+    """(camera,) its usual mass in each view."""
+    certain: bool = True
+    """False while it is only the usual mass of the heaviest thing: then lighter things are less likely, no more."""
+
+    def score(self, things: Candidates, view: int, settings: LocatingSettings) -> Array:
+        """(thing,) log-likelihood of being the worm."""
+        away = np.log(things.mass / self.mass[view])
+        if not self.certain:
+            return 1.5 * np.minimum(away, 0)
+        return np.maximum(-0.5 * (away / settings.mass_spread) ** 2, settings.stranger)
+
+
+def combine(
+    cameras: rig.Cameras, views: Sequence[Candidates], expected: Expected, settings: LocatingSettings
+) -> Places:
+    """All joint readings of the views, triangulated and weighed; one view may have lost the worm where three see it."""
     count = len(views)
     places = _readings(cameras, views, expected, settings, absent=0)
     if count > 2 and (not len(places.score) or places.score[0] < settings.absent):
@@ -123,7 +137,7 @@ def combine(
 
 
 def _readings(
-    cameras: rig.Cameras, views: Sequence[Candidates], expected: Array | None, settings: LocatingSettings, absent: int
+    cameras: rig.Cameras, views: Sequence[Candidates], expected: Expected, settings: LocatingSettings, absent: int
 ) -> Places:
     """The best joint readings in which exactly `absent` views lack the worm."""
     count = len(views)
@@ -131,22 +145,13 @@ def _readings(
     choice = np.array([pick for pick in product(*options) if pick.count(ABSENT) == absent], np.int64).reshape(-1, count)
     score = np.zeros(len(choice))
     for view, things in enumerate(views):
-        relative = _mass_score(things.mass, None if expected is None else float(expected[view]), settings)
-        score += np.append(relative, settings.absent)[choice[:, view]]
+        score += np.append(expected.score(things, view, settings), settings.absent)[choice[:, view]]
     order = np.argsort(-score)[: settings.places * 8]
     choice, score = choice[order], score[order]
     point, residual = _triangulated(cameras, views, choice)
     score = score - 0.5 * (np.minimum(residual / settings.tolerance, 6)) ** 2 * count
     order = np.argsort(-score)[: settings.places]
     return Places(point[order], choice[order], residual[order], score[order])
-
-
-def _mass_score(mass: Array, expected: float | None, settings: LocatingSettings) -> Array:
-    if not mass.size:
-        return np.zeros(0)
-    if expected is None:
-        return np.log(mass / mass.max())
-    return -0.5 * np.minimum((np.log(mass / expected) / settings.mass_spread) ** 2, -2 * settings.absent + 4)
 
 
 def _triangulated(cameras: rig.Cameras, views: Sequence[Candidates], choice: NDArray[np.int64]) -> tuple[Array, Array]:

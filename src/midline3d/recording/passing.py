@@ -17,7 +17,7 @@ from midline3d import cameras as rig
 from midline3d.recording.background import Background, Field, shrink
 from midline3d.recording.crops import STATUS, CropWriter, Log, cut, inside, origins
 from midline3d.recording.description import Recording
-from midline3d.recording.locating import ABSENT, Candidates, Decider, Found, Places, candidates, combine
+from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, Places, candidates, combine
 from midline3d.recording.shake import Texture, moved, shake_of, texture_of
 from midline3d.recording.signal import as_bytes, brightness, signal
 from midline3d.recording.sources import Picture, synchronised
@@ -62,7 +62,7 @@ class Looker:
             sight.shake.append(shake_of(small, texture, light) * factor)
             shown = signal(small, behind, tone, light)
             sight.seen.append(candidates(shown, factor, self.settings, 0.2 * self.look.peak[view]))
-        return sight, combine(self.cameras, sight.seen, self.look.mass, self.settings)
+        return sight, combine(self.cameras, sight.seen, Expected(self.look.mass), self.settings)
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
         """The shrunken background and its texture, kept for the frames around: light drifts slowly."""

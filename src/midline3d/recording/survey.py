@@ -16,12 +16,15 @@ from midline3d import cameras as rig
 from midline3d.errors import InputError
 from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, shrink
 from midline3d.recording.description import Recording
-from midline3d.recording.locating import ABSENT, Candidates, Decider, Found, candidates, combine, noise_of
+from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, candidates, combine, noise_of
 from midline3d.recording.samples import SampledView, Samples, Shelf, take_samples
 from midline3d.recording.signal import Side, Tone, brightness, signal, white
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
+
+OTHERS = 0.5
+"""Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the median."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,14 +234,18 @@ def _decide(
     """The worm's place in each sample, first with its mass unknown, then known."""
     seen = [[candidates(view[sample], factor, settings) for view in fields] for sample in range(len(samples.frames))]
     sight = _Sight(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
+    # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
+    gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
+    heavy = [[float(views[view].mass[0]) for views in seen if len(views[view])] for view in range(len(fields))]
+    expected = Expected(np.array([np.quantile(masses, 0.75) if masses else 1.0 for masses in heavy]), certain=False)
     for _ in range(2):
-        # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
-        gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
         decider = Decider(len(samples.frames), settings, settings.step * gap)
-        mass = None if np.isnan(sight.mass).any() else sight.mass
         for views in seen:
-            decider.add(combine(cameras, views, mass, settings))
+            decider.add(combine(cameras, views, expected, settings))
         sight = _usual(replace(sight, found=decider.finish()))
+        if np.isnan(sight.mass).any():
+            break
+        expected = Expected(sight.mass)
     return sight
 
 
@@ -274,8 +281,20 @@ def _extent(cameras: rig.Cameras, sight: _Sight) -> float:
 
 
 def _masks(sight: _Sight, view: int, grow: float) -> NDArray[np.bool_]:
-    """(sample, height, width) where the worm is, or may still be, in the shrunken samples of one view."""
-    reach = max(1, round(grow))
-    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
-    worms = [sight.worm(sample, view).astype(np.uint8) for sample in range(len(sight.found))]
-    return np.stack([cv2.dilate(worm, kernel) > 0 for worm in worms])
+    """(sample, height, width) where the worm is, or may still be, in the shrunken samples of one view.
+
+    Other things of some weight that move are masked too: they would burn in just as a worm does.
+    """
+    masks = []
+    for sample, place in enumerate(sight.found):
+        seen = sight.seen[sample][view]
+        heavy = [index for index, mass in enumerate(seen.mass) if mass > OTHERS * sight.mass[view]]
+        things = np.isin(seen.label, seen.name[heavy]).astype(np.uint8)
+        worm = seen.pixels(int(place.choice[view])).astype(np.uint8)
+        masks.append(np.maximum(cv2.dilate(worm, _disc(grow)), cv2.dilate(things, _disc(grow / 2))) > 0)
+    return np.stack(masks)
+
+
+def _disc(radius: float) -> NDArray[Any]:
+    reach = max(1, round(radius))
+    return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))

@@ -1,0 +1,105 @@
+"""The preflight: good recordings pass, and every fault is named."""
+
+import json
+
+import numpy as np
+import pytest
+from film import SIZE, Film, midline, write
+
+from midline3d.calibration import Calibration, load_calibration, make_camera, save_calibration
+from midline3d.errors import InputError
+from midline3d.recording import check
+from midline3d.recording.findings import Limits
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("good"), Film().pictures())
+
+
+@pytest.fixture(scope="module")
+def report(good):
+    return check(good, seconds_per_frame=0.5)
+
+
+def texts(report, severity="error"):
+    return " | ".join(finding.text for finding in report.findings if finding.severity == severity)
+
+
+def test_a_good_recording_passes(report):
+    assert report.ok, report.text()
+    facts = report.as_dict()
+    assert facts["worm"]["found"] == 1
+    assert facts["worm"]["side"] == "dark"
+    assert facts["worm"]["residual_median"] < 2
+    assert facts["reconstruction_s"] == 12
+    assert facts["disk_needed"] > 24 * 3 * 100**2
+    assert all(camera["contrast"] > 20 for camera in facts["cameras"])
+
+
+def test_the_report_is_for_people_and_for_machines(report, tmp_path):
+    assert "cam2" in report.text()
+    assert "ok: nothing is beyond its limit" in report.text()
+    assert json.loads(json.dumps(report.as_dict()))["ok"] is True
+    report.picture(tmp_path / "check.png")
+    assert (tmp_path / "check.png").stat().st_size > 20_000
+
+
+def test_limits_are_stated_and_count(good):
+    strict = check(good, limits=Limits(contrast=1e6))
+    assert not strict.ok
+    assert "(limit 1e+06)" in texts(strict)
+
+
+def test_unequal_lengths_are_an_error_here_too(tmp_path):
+    pictures = list(Film(frames=12).pictures())
+    pictures[0] = pictures[0][:8]
+    report = check(write(tmp_path, pictures))
+    assert "cam1 has 4 frames more than cam0 (12, 8): set cameras.offset" in texts(report)
+
+
+def test_black_frames_are_counted(tmp_path):
+    pictures = Film(frames=20).pictures()
+    pictures[2, 5:8] = 0
+    report = check(write(tmp_path, pictures))
+    assert "cam2: 16.7% of the frames looked at are unreadable or black" in texts(report)
+
+
+def test_a_wrong_calibration_is_an_error(good, tmp_path):
+    cameras = list(load_calibration(good / "calibration.json").cameras)
+    matrix = cameras[1].matrix.copy()
+    matrix[0, 2] += 40
+    camera = cameras[1]
+    cameras[1] = make_camera("test", camera.name, camera.size, matrix, [], camera.rotation, camera.translation)
+    save_calibration(Calibration(tuple(cameras)), tmp_path / "c.json")
+    text = (good / "recording.toml").read_text().replace("calibration.json", str(tmp_path / "c.json"))
+    (good / "wrong.toml").write_text(text)
+    report = check(good / "wrong.toml")
+    assert "the views miss each other by" in texts(report)
+
+
+def test_no_worm_and_two_worms_are_named(tmp_path):
+    report = check(write(tmp_path / "none", Film(frames=8, worms=(), dirt=0).pictures()))
+    assert "do the views agree on a worm" in texts(report)
+
+    def other(frame):
+        return midline(-frame) + np.array([0.4, -0.7, 0.7 - 0.02 * frame])
+
+    report = check(write(tmp_path / "two", Film(frames=24, worms=(midline, other)).pictures()))
+    assert "a second thing looks like a worm" in texts(report, "warning")
+
+
+def test_a_worm_that_leaves_one_view_is_named(tmp_path):
+    pictures = Film(frames=24).pictures()
+    empty = Film(frames=24, worms=()).pictures()
+    pictures[1, 15:] = empty[1, 15:]
+    report = check(write(tmp_path, pictures))
+    assert "cam1 shows the worm in" in texts(report)
+    assert "first not in frame 15" in texts(report)
+
+
+def test_what_cannot_be_opened_stays_one_sentence(tmp_path):
+    folder = write(tmp_path, np.zeros((2, 3, SIZE, SIZE), np.uint8))
+    (folder / "cam1.npy").write_text("text")
+    with pytest.raises(InputError, match=r"cam1.npy"):
+        check(folder)
