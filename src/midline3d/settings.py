@@ -89,14 +89,14 @@ class CurveSettings:
 class PixelSettings:
     """How a render is held against the images."""
 
-    contrast: float = 8.0
+    contrast: float = 10.0
     """Brightness of the body's middle in r = log(1 + R) - log(1 + I). At 1 (the paper's) the residual is the plain
-    difference, and what the model gets wrong in the dark middle outweighs the whole faint tip; at 8 errors count
+    difference, and what the model gets wrong in the dark middle outweighs the whole faint tip; at 10 errors count
     nearly in proportion, and the ends come out twice as exact."""
     cutoff: float = 3e-3
     """Share of its peak under which a blob is cut."""
-    robust: float = 0.7
-    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses most of its pull, the worm's own misfit (0.2) none."""
+    robust: float = 0.4
+    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses most of its pull, the worm's own misfit (0.2) little."""
     floor: float = 0.5
     """px: least width of a blob, a pixel's own."""
 
@@ -121,6 +121,11 @@ class SecondOrderSettings:
     """Of squared px of change of the relative shifts since the frame before."""
     keep_look: float = 0.3
     """Of squared change of log sigma, log iota, log rho (and of defocus, in px per mm) since the frame before."""
+    theta: float = 0.05
+    """Theta: share of a blob's peak within which the images count in full."""
+    outside: float = 0.1
+    """What the images count elsewhere: enough to draw a curve that has missed the animal, too little for a bubble to
+    draw one that has not."""
     keep_length: float = 3e4
     """Of squared change of log length, once the body has been learned: it is the animal's own."""
 

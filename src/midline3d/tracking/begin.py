@@ -13,7 +13,7 @@ from midline3d.cameras import scale
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body, Rig, SharedPrior, learn
 from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, fit
+from midline3d.fitting.second_order import Problem, fit, focused
 from midline3d.fitting.start import first_guesses
 from midline3d.rendering import Objective
 from midline3d.settings import BodySettings, SecondOrderSettings
@@ -93,15 +93,16 @@ def first_state(clip: Clip, frame: int, generator: torch.Generator) -> tuple[Fra
     """The best of many random starts in one frame, fitted to the end with an average animal's body."""
     settings = clip.settings
     unit = clip.views([frame], 1.0)
-    rough = PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min)
-    guesses, _ = first_guesses(unit, rough, settings, clip.bounds(1.0), generator)
+    paper = PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min)
+    guesses, _ = first_guesses(unit, paper, settings, clip.bounds(1.0), generator)
     best = guesses[slice(0, settings.start.polish)]
     best = replace(best, iota=best.iota * settings.pixels.contrast)
     body = average_body(settings.body, best.length[0])
     taper = body.profile(settings.curve.vertices, _scales(clip, frame), settings.pixels.floor)
     free = replace(settings.second_order, keep_length=0.0)
     problem = problem_of(clip, [frame] * len(best), taper, best, free)
-    done = fit(problem, best, settings.second_order.first_iterations)
+    rough = fit(problem, best, settings.second_order.first_iterations).state
+    done = fit(focused(problem, rough), rough, settings.second_order.first_iterations)
     winner = int(done.energy.argmin())
     return done.state[[winner]], average_body(settings.body, done.state.length[winner])
 
@@ -119,7 +120,8 @@ def rehearse(
     for other in near[1:]:
         before = min(states, key=lambda known: abs(known - other))
         start = clip.carried(states[before], before, other)
-        states[other] = fit(problem_of(clip, [other], taper, start, weights), start, weights.iterations).state
+        problem = focused(problem_of(clip, [other], taper, start, weights), start)
+        states[other] = fit(problem, start, weights.iterations).state
         report(f"rehearsing {len(states)} of {len(near)} frames")
     frames = sorted(states)
     return frames, merged([states[other] for other in frames])
@@ -133,7 +135,7 @@ def learned(clip: Clip, frames: list[int], states: FrameState, body: Body) -> Be
     some, start = [frames[place] for place in chosen], states[chosen]
     body = average_body(settings.body, states.length.median())
     taper = body.profile(settings.curve.vertices, _scales(clip, some[0]), settings.pixels.floor)
-    problem = problem_of(clip, some, taper, start, settings.second_order)
+    problem = focused(problem_of(clip, some, taper, start, settings.second_order), start)
     rig = Rig(clip.cameras, clip.centres(some), clip.origins(some))
     prior = shared_prior(settings.body, body, count, clip.cameras.count)
     result = learn(problem, rig, start, body, prior, settings.body.iterations)

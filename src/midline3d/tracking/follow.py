@@ -11,7 +11,7 @@ import torch
 
 from midline3d.appearance import optics
 from midline3d.cameras import project
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused
 from midline3d.rendering import render
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
@@ -67,7 +67,7 @@ def _fitted(
     anchor = starts[[0]]
     problem = problem_of(clip, [frame], beginning.taper, anchor, weights)
     best = _best(problem, starts)
-    found = fit(problem, best, weights.iterations)
+    found = fit(focused(problem, best), best, weights.iterations)
     misfit = _misfit(problem, found.state)
     limit = clip.settings.tracking.suspect * (float(np.median(usual)) if len(usual) >= 5 else np.inf)
     if misfit <= limit:
@@ -75,11 +75,10 @@ def _fitted(
     others = _further(starts[[0]])
     many = problem_of(clip, [frame] * len(others), beginning.taper, _repeated(anchor, len(others)), weights)
     tried = fit(many, others, 2 * weights.iterations)
-    winner = int(tried.energy.argmin())
-    if float(tried.energy[winner]) < float(found.energy):
-        found = fit(problem, tried.state[[winner]], weights.iterations)
-        misfit = _misfit(problem, found.state)
-    return found, misfit
+    winner = tried.state[[int(tried.energy.argmin())]]
+    again = fit(focused(problem, winner), winner, weights.iterations)
+    other = _misfit(problem, again.state)
+    return (again, other) if other < misfit else (found, misfit)
 
 
 def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -> list[FrameState]:
