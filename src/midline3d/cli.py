@@ -133,7 +133,7 @@ def demo(
         },
     )
     console.print("Next, your own: describe it as that recording.toml does, then", highlight=False)
-    console.print("  midline3d reconstruct YOUR_RECORDING -o OUT", highlight=False)
+    console.print(f"  {_own_name()} reconstruct YOUR_RECORDING -o OUT", highlight=False)
 
 
 @app.command()
@@ -286,7 +286,7 @@ def _accuracy(figures: dict[str, Any]) -> Table:
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     rows = [
         ("midline", text("midline_px", "px"), "mean distance of the midlines in the pictures; the worm is 8 px wide"),
-        ("head", text("head_px", "px"), "distance of the heads; the worm is about 130 px long"),
+        ("head", text("head_px", "px"), "distance of the heads; the worm is about 150 px long"),
         ("tail", text("tail_px", "px"), "distance of the tails, which are thin and faint"),
         ("3D shape", text("shape_percent", "%"), "of the body's length, after the best rigid motion"),
         ("length", text("length_percent", "%"), "by which the length is wrong"),
@@ -357,6 +357,14 @@ def _clear(*folders: Path) -> None:
                 raise InputError(f"{place} was not written by a demo; give another folder with --out")
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _own_name() -> str:
+    """How the user can call the command again: by its path where the shell would not find it."""
+    import shutil
+
+    called = Path(sys.argv[0])
+    return "midline3d" if called.suffix == ".py" or shutil.which("midline3d") else str(called)
 
 
 def _say(console: Console, places: dict[str, Path]) -> None:
