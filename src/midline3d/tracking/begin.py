@@ -135,7 +135,8 @@ def learned(clip: Clip, frames: list[int], states: FrameState, body: Body) -> Be
     some, start = [frames[place] for place in chosen], states[chosen]
     body = average_body(settings.body, states.length.median())
     taper = body.profile(settings.curve.vertices, _scales(clip, some[0]), settings.pixels.floor)
-    problem = focused(problem_of(clip, some, taper, start, settings.second_order), start)
+    free = replace(settings.second_order, keep_length=0.0)
+    problem = focused(problem_of(clip, some, taper, start, free), start)
     rig = Rig(clip.cameras, clip.centres(some), clip.origins(some))
     prior = shared_prior(settings.body, body, count, clip.cameras.count)
     result = learn(problem, rig, start, body, prior, settings.body.iterations)
