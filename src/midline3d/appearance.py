@@ -86,19 +86,20 @@ class Shape:
     """The numbers that say how the body tapers and how its opacity runs. All are tensors, so that they can be fitted.
 
     The width rises from a tip as (1 - (1 - s / share)^2)^bluntness over `share` of the body: 1/2 is an ellipse's
-    blunt end, 1 a pointed one. The opacity is a power of the width there, times what `tissue` says.
+    blunt end, 1 a pointed one. The opacity is a power of the width there, times what `tissue` says. Numbers of shape
+    (batch, 1, 1), a tissue of (batch, 1, knot), are a body for each frame of a batch.
     """
 
-    head_share: Float[Tensor, ""]
-    head_bluntness: Float[Tensor, ""]
-    tail_share: Float[Tensor, ""]
-    tail_bluntness: Float[Tensor, ""]
-    head_opacity: Float[Tensor, ""]
+    head_share: Float[Tensor, "*slot"]
+    head_bluntness: Float[Tensor, "*slot"]
+    tail_share: Float[Tensor, "*slot"]
+    tail_bluntness: Float[Tensor, "*slot"]
+    head_opacity: Float[Tensor, "*slot"]
     """Exponent of the opacity at the head: opacity = width^exponent; 1 where the tissue absorbs evenly."""
-    tail_opacity: Float[Tensor, ""]
-    depth: Float[Tensor, ""]
+    tail_opacity: Float[Tensor, "*slot"]
+    depth: Float[Tensor, "*slot"]
     """How the image darkens with the length of light's way through the body: to this power."""
-    tissue: Float[Tensor, " knot"]
+    tissue: Float[Tensor, "*row knot"]
     """log of the opacity against an even tissue, at knots equally spaced from tip to tip."""
 
     def profile(
@@ -107,7 +108,7 @@ class Shape:
         """Width and opacity at places along the body, as shares of its middle's; `lost` is taken off at head and tail."""
         head = _end(place - lost[..., :1], self.head_share, self.head_bluntness)
         tail = _end(1 - place - lost[..., 1:], self.tail_share, self.tail_bluntness)
-        tissue = (_hats(place, len(self.tissue)) @ self.tissue).exp()
+        tissue = (self.tissue @ _hats(place, self.tissue.shape[-1]).mT).exp()
         return head * tail, head**self.head_opacity * tail**self.tail_opacity * tissue
 
 
@@ -141,9 +142,9 @@ class Profile:
     """
 
     shape: Shape
-    sharp: Float[Tensor, " camera"]
+    sharp: Float[Tensor, "*batch camera"]
     """sigma of the body's middle in perfect focus, px."""
-    length: Float[Tensor, " camera"]
+    length: Float[Tensor, "*batch camera"]
     """px."""
     vertices: int
     floor: float = 0.5
@@ -151,11 +152,13 @@ class Profile:
 
     def look(self, view: ViewLook, optics: Optics) -> Look:
         sigma, iota = view.sigma[..., None], view.iota[..., None]
-        sharp = torch.minimum(self.sharp[:, None], sigma)
+        sharp = torch.minimum(self.sharp[..., None], sigma)
         middle = (sigma.square() - sharp.square()).clamp(min=self.floor**2).sqrt()
         blur = (middle + view.defocus[..., None] * optics.beyond).clamp(min=self.floor)
         place = torch.linspace(0, 1, self.vertices, dtype=sigma.dtype, device=sigma.device)
-        width, opacity = self.shape.profile(place, CAP * blur[..., [0, -1]] / self.length[:, None])
+        # Not blur[..., [0, -1]]: a list of places would be copied to a GPU, and wait for it.
+        ends = torch.stack([blur[..., 0], blur[..., -1]], -1)
+        width, opacity = self.shape.profile(place, CAP * ends / self.length[..., None])
         spread = ((sharp * width).square() + blur.square()).sqrt()
         # The middle of the body, in the mean focus, has the view's own sigma and iota.
         whole = (sharp.square() + middle.square()).sqrt()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import av
 import cv2
 import numpy as np
 import xarray as xr
@@ -91,6 +90,9 @@ class _PictureWriter:
             shape = (plan.frames, plan.size, plan.size)
             self._stack = np.lib.format.open_memmap(self._path, mode="w+", dtype=np.uint8, shape=shape)
         else:
+            import av  # here alone: worms can be simulated in memory where there is no video library
+
+            self._as_frame = av.VideoFrame.from_ndarray
             self._video = av.open(str(self._path), mode="w", format="avi")
             self._stream = self._video.add_stream("ffv1", rate=round(FPS))
             self._stream.width = self._stream.height = plan.size
@@ -106,7 +108,7 @@ class _PictureWriter:
         elif self._plan.source == "npy":
             self._stack[self._count] = picture
         else:
-            self._video.mux(self._stream.encode(av.VideoFrame.from_ndarray(picture, format="gray")))
+            self._video.mux(self._stream.encode(self._as_frame(picture, format="gray")))
         self._count += 1
 
     def __exit__(self, *_: object) -> None:

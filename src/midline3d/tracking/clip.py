@@ -47,10 +47,13 @@ class Clip:
         """First pixels of the crops in the full frames, px, float64."""
         return torch.from_numpy(self.prepared.log.origin[frames])
 
+    def pixels(self, frames: list[int]) -> Tensor:
+        """The crops as they were prepared, (batch, camera, w, w), 8 bits."""
+        return torch.from_numpy(np.stack([self.prepared[frame].images for frame in frames]))
+
     def views(self, frames: list[int], contrast: float) -> Views:
         """Images in which the body's middle has the brightness `contrast`, and their cameras."""
-        crops = [self.prepared[frame] for frame in frames]
-        images = torch.from_numpy(np.stack([crop.images for crop in crops])).to(self.device).float()
+        images = self.pixels(frames).to(self.device).float()
         offset = torch.from_numpy(self.prepared.offset).to(images)[:, None, None]
         images = ((images - offset) / self.brightness[:, None, None]).clamp(0, 2) * contrast
         cameras = self.cameras.local(self.centres(frames), self.origins(frames))

@@ -1,0 +1,346 @@
+"""How fast the method is on this machine: the reference and the fast path in one run, on the same simulated work."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from midline3d import cameras as rig
+from midline3d import curve
+from midline3d.appearance import PaperTaper
+from midline3d.calibration import Calibration, make_camera
+from midline3d.evaluate import distance_to_polyline
+from midline3d.fitting.adam import Descent, descend
+from midline3d.fitting.normal import spline_basis
+from midline3d.fitting.second_order import Problem, evaluate, focused, moved, normal_equations, solve
+from midline3d.fitting.views import Views
+from midline3d.recording.crops import Log, Prepared, cut, origins
+from midline3d.rendering import Objective, Reference, render
+from midline3d.settings import Settings
+from midline3d.state import FrameState
+from midline3d.synth.dirt import shifted
+from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
+from midline3d.tracking.batch import Batch, Followed, Reel, follow_all, record
+from midline3d.tracking.begin import Beginning, begin, first_state, start_frame
+from midline3d.tracking.clip import Clip
+from midline3d.tracking.follow import follow
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Array = NDArray[np.float64]
+Report = Callable[[str], None]
+
+WINDOW = 200
+"""px."""
+SIGMA = 5.0
+"""px, of the blobs in a timed step."""
+VERTICES = (32, 64, 128, 256)
+WINDOWS = (200, 300, 400)
+
+
+class Drawn(Prepared):
+    """Crops of a simulated recording, drawn straight into memory: no video, no background to guess, no worm to find."""
+
+    def __init__(self, scene: Scene, window: int) -> None:
+        given = [make_camera("simulated", **camera.describe()) for camera in scene.calibration]
+        self.cameras = Calibration(tuple(given)).to_cameras()
+        frames, count = scene.plan.frames, len(scene.views)
+        self.start, self.window, self.scale, self.side = 0, window, scene.plan.px_per_mm, "dark"
+        self.gain = np.ones(count)
+        self.log = Log.blank(frames, count)
+        self.log.status[:] = 0
+        self._images = np.zeros((frames, count, window, window), np.uint8)
+        self.truth = true_pixels(scene)
+        middle = torch.from_numpy(self.truth[:, :, ::4].mean(2))
+        self.log.centre[:] = rig.triangulate(self.cameras, middle).numpy()
+        for frame in range(frames):
+            self.log.origin[frame] = origins(self.cameras, self.log.centre[frame], window)
+            for view in range(count):
+                signal = _background(scene, frame, view) - scene.picture(frame, view)
+                seen = np.clip(np.rint(signal), 0, 255).astype(np.uint8)
+                self._images[frame, view] = cut(seen, self.log.origin[frame, view].astype(np.int64), window)
+        edge = self._images[:, :, :8].astype(np.float32)
+        self.noise, self.offset = edge.std((0, 2, 3)) + 0.3, edge.mean((0, 2, 3))
+
+
+def _background(scene: Scene, frame: int, view: int) -> NDArray[np.float32]:
+    look = scene.views[view]
+    density = shifted(look.scenery, scene.plan.size, BORDER, look.shake[frame])
+    return look.sensor.light * np.exp(-density)
+
+
+def true_pixels(scene: Scene) -> Array:
+    """(frame, camera, node, 2) px: the true midlines in the pictures, shaking included."""
+    return np.stack([view.camera.project(scene.midlines) + view.shake[:, None] for view in scene.views], 1)
+
+
+def drawn_clip(plan: Plan, settings: Settings, device: torch.device, window: int = WINDOW) -> Clip:
+    return Clip.of(Drawn(make_scene(plan), window), settings, device)
+
+
+def midline_error(clip: Clip, frames: list[int], state: FrameState) -> float:
+    """Mean distance of the midlines to the true ones in the pictures, px."""
+    assert isinstance(clip.prepared, Drawn)
+    seen = pixels_of(clip, frames, state)
+    true = clip.prepared.truth[frames]
+    away = [
+        (distance_to_polyline(seen[place], true[place]).mean() + distance_to_polyline(true[place], seen[place]).mean())
+        / 2
+        for place in np.ndindex(seen.shape[:2])
+    ]
+    return float(np.mean(away))
+
+
+def pixels_of(clip: Clip, frames: list[int], state: FrameState) -> Array:
+    """(frame, camera, vertex, 2) px in the full pictures."""
+    return rig.project(clip.cameras, clip.world(state, frames), state.shift.double().cpu()).numpy()
+
+
+@dataclass(frozen=True)
+class Work:
+    """One frame to step and iterate on, at any number of vertices and size of the crops."""
+
+    views: Views
+    """The body's middle has the brightness 1."""
+    bright: Views
+    """The body's middle has the brightness `contrast`."""
+    state: FrameState
+    beginning: Beginning
+    settings: Settings
+
+
+def make_work(beginning: Beginning, vertices: int, window: int) -> Work:
+    """The beginning's own frame; larger crops are padded."""
+    clip, frame, state = beginning.clip, beginning.frame, beginning.state
+    pad = (window - clip.prepared.window) // 2
+    contrast = clip.settings.pixels.contrast
+    bend = torch.nn.functional.interpolate(state.curvature.mT, vertices, mode="linear", align_corners=True).mT
+    middle = torch.full((1,), vertices // 2, device=clip.device)
+    old = state.vertices // 2
+    made = curve.integrate(state.points[:, old], state.frames[:, old], bend.contiguous(), state.length, middle)
+    state = replace(state, points=made.points, frames=made.frames, curvature=bend.contiguous())
+
+    def padded(views: Views) -> Views:
+        images = torch.nn.functional.pad(views.images, (pad, pad, pad, pad))
+        return Views(images, replace(views.cameras, centre=views.cameras.centre + pad))
+
+    settings = replace(clip.settings, curve=replace(clip.settings.curve, vertices=vertices))
+    views, bright = padded(clip.views([frame], 1.0)), padded(clip.views([frame], contrast))
+    return Work(views, bright, state, beginning, settings)
+
+
+def step_seconds(work: Work, steps: int, reference: bool = False) -> float:
+    """One step of Adam, backward pass included, with blobs of 5 px."""
+    settings, clip = work.settings, work.beginning.clip
+    adam = replace(settings.adam, steps=steps, theta=0.0, settled=0.0, patience=10**6)
+    taper = PaperTaper(settings.curve.vertices, adam.sigma_min, adam.iota_min)
+    descent = Descent(work.views, taper, settings.losses, clip.bounds(1.0), adam, settings.pixels.cutoff)
+    sigma = torch.full_like(work.state.sigma, SIGMA)
+    state = replace(work.state, sigma=sigma, iota=work.state.iota / settings.pixels.contrast)
+    with patch("midline3d.fitting.adam.render", partial(render, body=Reference() if reference else None)):
+        return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device) / steps
+
+
+@torch.no_grad()
+def iteration_seconds(work: Work, count: int) -> float:
+    """One second-order iteration: normal equations, solution, step, and what the images say to it."""
+    settings, clip, start = work.settings, work.beginning.clip, work.state
+    dtype, device = start.points.dtype, clip.device
+    problem = Problem(
+        views=work.bright,
+        taper=replace(work.beginning.taper, vertices=start.vertices),
+        basis=spline_basis(start.vertices, settings.curve.nodes, dtype, device),
+        objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
+        weights=settings.second_order,
+        bounds=clip.bounds(settings.pixels.contrast),
+        shares=torch.ones(1, start.vertices, device=device),
+        anchor=start,
+    )
+    problem = focused(problem, start)
+    at, damping = evaluate(problem, start), torch.full((1,), 1e-3, device=device)
+
+    def iterate() -> None:
+        evaluate(problem, moved(problem, at.state, solve(normal_equations(problem, at), damping)))
+
+    return statistics.median(_timed(iterate, device) for _ in range(count))
+
+
+def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
+    """All figures, ready for JSON."""
+    where = torch.device(device)
+    report("drawing a swimming worm")
+    clip = drawn_clip(Plan("swim", frames), Settings(), where)
+    generator = torch.Generator().manual_seed(0)
+    report("searching for the worm in the first frame")
+    first = _timed(lambda: first_state(clip, start_frame(clip), generator), where, warm=False)
+    beginning = begin(clip, torch.Generator().manual_seed(0), report)
+    report("following the worm")
+    figures = tracking_figures(beginning, device)
+    report("the same in batches")
+    sizes = (1, 16, 64, 256) if device == "cuda" else (1, 8)
+    figures["batch"] = [_batch_figures(beginning, size, where, frames if device == "cuda" else 8) for size in sizes]
+    figures |= {"first_frame_s": first, "peak_mb": peak_megabytes(where)}
+    report("timing steps and iterations")
+    work = make_work(beginning, 128, WINDOW)
+    own = step_seconds(work, 20)
+    figures.setdefault("iteration_ms", 1e3 * iteration_seconds(work, 20))
+    figures["sweeps"] = {
+        "vertices": [_sweep(beginning, count, WINDOW) for count in VERTICES],
+        "window": [_sweep(beginning, 128, window) for window in WINDOWS],
+    }
+    report("the same step by the reference")
+    reference = step_seconds(work, 1 if device == "cpu" else 3, reference=True)
+    figures["step_ms"] = {"reference": 1e3 * reference, device: 1e3 * own}
+    return figures | {"machine": machine(where)}
+
+
+def tracking_figures(beginning: Beginning, device: str) -> dict[str, Any]:
+    """The clip followed both ways from its beginning, one frame after the other."""
+    clip = beginning.clip
+    began = time.perf_counter()
+    found: dict[int, FrameState] = {}
+    steps: list[float] = []
+    if device == "cuda":
+        ways = Reel.ways(beginning)
+        began = time.perf_counter()
+        outcomes = [follow_all([way], clip.device)[0] for way in ways]
+        for way, outcome in zip(ways, outcomes, strict=True):
+            found |= {frame: outcome.state[[place]] for place, frame in enumerate(way.frames)}
+            steps += outcome.iterations.tolist()
+    else:
+        first = beginning.frame
+        for way in (range(first, len(clip)), range(first - 1, -1, -1)):
+            for tracked in follow(beginning, list(way)):
+                if tracked.fit is not None:
+                    found[tracked.frame] = tracked.fit.state
+                    steps.append(float(tracked.fit.iterations[0]))
+    taken = time.perf_counter() - began
+    errors = [midline_error(clip, [frame], state) for frame, state in found.items()]
+    return {
+        "frames": len(clip),
+        "lost": len(clip) - len(found),
+        "midline_px": float(np.mean(errors)),
+        "steps_per_frame": float(np.mean(steps)),
+        "frame_s": taken / len(clip),
+        "frames_per_s": len(clip) / taken,
+    }
+
+
+def _batch_figures(beginning: Beginning, size: int, device: torch.device, frames: int) -> dict[str, Any]:
+    """The longer way of the clip in so many slots at once."""
+    reel = max(Reel.ways(beginning), key=lambda way: len(way.frames))
+    reels = [replace(reel, frames=reel.frames[:frames])] * size
+    seconds, ticks, _ = run_batch(reels, device)
+    done = sum(len(reel.frames) for reel in reels)
+    return {"size": size, "frames_per_s": done / seconds, "tick_ms": 1e3 * seconds / ticks}
+
+
+@torch.no_grad()
+def run_batch(reels: list[Reel], device: torch.device) -> tuple[float, int, list[Followed]]:
+    """Seconds and ticks from the first tick after the graph's recording to the last, and what came out.
+
+    Putting images onto the device and recording the graph are left out: both are done once for any number of frames.
+    """
+    batch = Batch(reels, device)
+    run = record(batch) if device.type == "cuda" else batch.tick
+    _wait(device)
+    began, ticks = time.perf_counter(), 0
+    while batch.running():
+        for _ in range(16 if device.type == "cuda" else 1):
+            run()
+            ticks += 1
+    _wait(device)
+    return time.perf_counter() - began, ticks, batch.followed()
+
+
+def _sweep(beginning: Beginning, vertices: int, window: int) -> dict[str, float]:
+    work = make_work(beginning, vertices, window)
+    return {
+        "vertices": vertices,
+        "window": window,
+        "step_ms": 1e3 * step_seconds(work, 10),
+        "iteration_ms": 1e3 * iteration_seconds(work, 10),
+    }
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _timed(run: Callable[[], object], device: torch.device, warm: bool = True) -> float:
+    if warm:
+        run()
+    _wait(device)
+    began = time.perf_counter()
+    run()
+    _wait(device)
+    return time.perf_counter() - began
+
+
+def peak_megabytes(device: torch.device) -> float:
+    """Most memory in use so far: the process's on the CPU, torch's on a GPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if device.type == "cuda":
+        described["gpu"] = torch.cuda.get_device_name(device)
+    return described
+
+
+def table(figures: dict[str, Any]) -> Table:
+    """The figures for people."""
+    from rich.table import Table
+
+    made = Table(title=f"{figures['frames']} simulated frames, three views of {WINDOW} px")
+    made.add_column("what")
+    made.add_column("reached", justify="right")
+    own = next(name for name in figures["step_ms"] if name != "reference")
+    step, reference = figures["step_ms"][own], figures["step_ms"]["reference"]
+    rows = [
+        ("frames a second", f"{figures['frames_per_s']:.1f}"),
+        ("a frame", f"{figures['frame_s']:.4f} s"),
+        ("iterations a frame", f"{figures['steps_per_frame']:.1f}"),
+        ("an iteration", f"{figures['iteration_ms']:.2f} ms"),
+        ("the first frame", f"{figures['first_frame_s']:.1f} s"),
+        ("a step of Adam", f"{step:.2f} ms"),
+        ("the same by the reference", f"{reference:.0f} ms ({reference / step:.0f} times)"),
+        ("memory at most", f"{figures['peak_mb']:.0f} MB"),
+        ("distance to the true midline", f"{figures['midline_px']:.2f} px, {figures['lost']} lost"),
+    ]
+    rows += [
+        (f"frames a second, {item['size']} clips at once", f"{item['frames_per_s']:.0f}") for item in figures["batch"]
+    ]
+    for kind, parts in figures["sweeps"].items():
+        for part in parts:
+            what = f"{kind} {part[kind]}: step, iteration"
+            rows.append((what, f"{part['step_ms']:.2f}, {part['iteration_ms']:.2f} ms"))
+    for row in rows:
+        made.add_row(*row)
+    return made
