@@ -274,6 +274,20 @@ def evaluate(
         Console().print(measured.table())
 
 
+@app.command()
+def bench(device: Where = Device.auto, as_json: Json = False) -> None:
+    """How fast the method is on this machine: the reference and the fast path on the same work."""
+    from midline3d.bench import bench as measure
+    from midline3d.bench import table
+
+    with _working("give the same command again") as tick:
+        figures = measure(_device(device), lambda doing: tick(doing, 0, 0))
+    if as_json:
+        _print_json(figures)
+    else:
+        Console().print(table(figures))
+
+
 def _accuracy(figures: dict[str, Any]) -> Table:
     """The demo's table: what was reached, and what that means."""
     from rich.table import Table

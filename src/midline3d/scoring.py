@@ -8,9 +8,7 @@ from midline3d.rendering import Blobs, Rendering
 from midline3d.shapes import Float, Int, Tensor
 
 
-def raw_scores(
-    overlap: Float[Tensor, "batch camera vertex"], blobs: Blobs
-) -> Float[Tensor, "batch vertex"]:
+def raw_scores(overlap: Float[Tensor, "batch camera vertex"], blobs: Blobs) -> Float[Tensor, "batch vertex"]:
     """S_n: the worst view's sum(B I) / (sigma iota) (eq. 4). It grows with sigma, as the paper's does."""
     return (overlap / (blobs.sigma * blobs.iota)).amin(1)
 
@@ -62,9 +60,7 @@ def imbalance(shares: Float[Tensor, "batch vertex"]) -> Float[Tensor, " batch"]:
     return torch.where(total > 0, (shares * vertices).sum(1) / total.clamp(min=1e-12) - (count - 1) / 2, 0.0)
 
 
-def centre_shift(
-    shares: Float[Tensor, "batch vertex"], sensitivity: float, largest: int
-) -> Int[Tensor, " batch"]:
+def centre_shift(shares: Float[Tensor, "batch vertex"], sensitivity: float, largest: int) -> Int[Tensor, " batch"]:
     """Whole vertices to shift the curve by: none under `sensitivity` N, at most `largest` (app. E)."""
     off = imbalance(shares)
     wanted = off.round().clamp(-largest, largest).long()

@@ -78,7 +78,7 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
 
 
 def _keep_body(out: Path, clip: Clip, beginning: Beginning) -> None:
-    """What was learned of the animal, in body.json: a frame can be rendered anew from it and the frame's own numbers."""
+    """What was learned of the animal, in body.json: with it a frame is rendered anew from its own numbers."""
     content = {
         "numbers": beginning.body.numbers().tolist(),
         "length_mm": float(beginning.body.length),
