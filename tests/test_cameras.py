@@ -15,6 +15,8 @@ from midline3d.cameras import (
     make_cameras,
     project,
     projection_jacobian,
+    refined,
+    refinement_jacobian,
     scale,
     shift_basis,
     triangulate,
@@ -151,6 +153,24 @@ def test_jacobian(distortions: list[float]) -> None:
         for vertex in range(4):
             own = whole[batch, :, vertex, :, batch, vertex]
             assert torch.allclose(found[batch, :, vertex], own, rtol=1e-9, atol=1e-7)
+
+
+def test_refinement_turns_and_magnifies_about_a_point() -> None:
+    cameras = lab(2e5, 1300.0, [0.0] * 5)
+    pivot = torch.tensor([0.4, -0.3, 0.2], dtype=DOUBLE)
+    change = torch.tensor([[0.01, -0.02, 0.005, 0.01]] * 3, dtype=DOUBLE)
+    other = refined(cameras, change, pivot)
+    # The pivot's images stay where they are.
+    assert torch.allclose(project(other, pivot[None, None]), project(cameras, pivot[None, None]), atol=1e-7)
+    near = pivot + 0.01 * torch.eye(3, dtype=DOUBLE)[None]
+    before, after = (project(rig, near) - project(rig, pivot[None, None]) for rig in (cameras, other))
+    size = after.flatten(2).norm(dim=-1) / before.flatten(2).norm(dim=-1)
+    assert size[0].tolist() == pytest.approx([1.01005] * 3, rel=1e-3)
+    points = pivot + torch.rand(1, 4, 3, dtype=DOUBLE) - 0.5
+    right = torch.func.jacfwd(lambda by: project(refined(cameras, by, pivot), points))(0 * change)
+    found = refinement_jacobian(cameras, points, pivot[None])
+    for k in range(3):
+        assert torch.allclose(found[0, k], right[0, k, :, :, k], rtol=1e-6, atol=1e-5)
 
 
 def test_depth_and_scale() -> None:
