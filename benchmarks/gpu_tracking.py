@@ -112,7 +112,7 @@ def noisy(batch: Batch, distinct: int) -> None:
 
 def parity() -> None:
     """The first clips on the CPU, frame after frame as `reconstruct` does, and on the device in one batch."""
-    ways = [way for beginning in begun[: 2 if TINY else 8] for way in Reel.ways(beginning)]
+    ways = [way for beginning in begun[: 2 if TINY else 4] for way in Reel.ways(beginning)]
     _, _, found = run_batch(ways, DEVICE)
     same = run_batch(ways, torch.device("cpu"))[2]
     for name, others in (("the same batch on the CPU", same), ("reconstruct's own way on the CPU", None)):
@@ -142,33 +142,36 @@ def one_by_one(way: Reel) -> tuple[list[int], FrameState]:
     return [item.frame for item in tracked], merged([item.fit.state for item in tracked if item.fit is not None])
 
 
-def alone() -> None:
+def alone(fused: bool = False) -> None:
     """One slot: all frames of one clip after another, from the first."""
     rates = []
-    for beginning in begun[: 1 if TINY else 4]:
+    for beginning in begun[: 1 if TINY or fused else 3]:
         ways = Reel.ways(beginning)
         back = run_batch([ways[-1]], DEVICE)[2][0]
         found = beginning.clip.found
         reel = Reel(beginning, found, back.state[[len(back.state) - 1]], ways[-1].frames[-1])
-        seconds, ticks, (outcome,) = run_batch([reel], DEVICE)
+        seconds, ticks, (outcome,) = run_batch([reel], DEVICE, fused)
         rate = len(found) / seconds
         rates.append({"frames_per_s": rate, "tick_ms": 1e3 * seconds / ticks, "ticks_per_frame": ticks / len(found),
                       "iterations": float(outcome.iterations.float().mean()),
                       "midline_px": midline_error(beginning.clip, found, outcome.state)})  # fmt: skip
-        say("alone: {frames_per_s:.0f} frames/s, {tick_ms:.3f} ms a tick, {iterations:.1f} iterations a frame, "
-            "{midline_px:.3f} px".format(**rates[-1]))  # fmt: skip
-    results["alone"] = rates
+        told = "{frames_per_s:.0f} frames/s, {tick_ms:.3f} ms a tick, {iterations:.1f} iterations, {midline_px:.3f} px"
+        say(f"alone{', fused' * fused}: " + told.format(**rates[-1]))
+    results["alone, fused" if fused else "alone"] = rates
 
 
-def batches() -> None:
+def alone_fused() -> None:
+    alone(True)
+
+
+def batches(sizes: tuple[int, ...] = SIZES, fused: bool = False) -> None:
     distinct = sum(len(Reel.ways(beginning)) for beginning in begun)
-    results["batches"] = []
-    for slots in SIZES:
+    for slots in sizes:
         chosen = reels(slots)
         with torch.no_grad():
             batch = Batch(chosen, DEVICE)
             noisy(batch, distinct)
-            run = record(batch) if DEVICE.type == "cuda" else batch.tick
+            run = record(batch, fused) if DEVICE.type == "cuda" else batch.tick
             wait()
             began, ticks = time.perf_counter(), 0
             while batch.running():
@@ -182,21 +185,25 @@ def batches() -> None:
         error = np.mean([midline_error(reel.beginning.clip, reel.frames, item.state)
                          for reel, item in list(zip(chosen, found, strict=True))[-64:]])  # fmt: skip
         evaluations = window_evaluations(batch) * ticks / seconds
-        row = {"slots": slots, "frames": frames, "seconds": seconds, "frames_per_s": frames / seconds,
+        row = {"slots": slots, "fused": fused, "frames": frames, "seconds": seconds, "frames_per_s": frames / seconds,
                "tick_ms": 1e3 * seconds / ticks, "ticks": ticks,
                "iterations": float(np.mean([item.iterations.float().mean() for item in found])),
                "midline_px_of_the_last_64": float(error), "minutes_for_440000": PAPER * seconds / frames / 60,
                "evaluations_per_s": evaluations}  # fmt: skip
         if DEVICE.type == "cuda":
             row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
-        results["batches"].append(row)
-        say("{slots:5d} slots: {frames} frames in {seconds:.2f} s, {frames_per_s:.0f} frames/s, "
-            "{tick_ms:.2f} ms a tick, {iterations:.1f} iterations, {midline_px_of_the_last_64:.3f} px; 440,000 frames in "
-            "{minutes_for_440000:.2f} min; {0:.0f} G evaluations/s ({1:.1%} of the special-function rate)".format(
-                evaluations / 1e9, 2 * evaluations / SPECIAL, **row))  # fmt: skip
+        results.setdefault("batches", []).append(row)
+        say(f"{slots:5d} slots{', fused' * fused}: {frames} frames in {seconds:.2f} s, "
+            f"{frames / seconds:.0f} frames/s, {1e3 * seconds / ticks:.2f} ms a tick, {row['iterations']:.1f} iterations, {error:.3f} px; "
+            f"440,000 frames in {row['minutes_for_440000']:.2f} min; {evaluations / 1e9:.0f} G evaluations/s "
+            f"({2 * evaluations / SPECIAL:.1%} of the special-function rate)")  # fmt: skip
         del batch, run
         if DEVICE.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def batches_fused() -> None:
+    batches((2,) if TINY else (512,), True)
 
 
 def window_evaluations(batch: Batch) -> float:
@@ -289,7 +296,7 @@ def kernels() -> None:
 
 
 def main() -> None:
-    for run in (clips, alone, batches, parity, parts, kernels):
+    for run in (clips, alone, alone_fused, batches, batches_fused, parity, parts, kernels):
         section(run)
     print("=" * 100)
     print("\n".join(table))

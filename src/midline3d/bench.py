@@ -74,7 +74,9 @@ class Drawn(Prepared):
                 seen = np.clip(np.rint(signal), 0, 255).astype(np.uint8)
                 self._images[frame, view] = cut(seen, self.log.origin[frame, view].astype(np.int64), window)
         edge = self._images[:, :, :8].astype(np.float32)
-        self.noise, self.offset = edge.std((0, 2, 3)) + 0.3, edge.mean((0, 2, 3))
+        self.noise = np.maximum(np.quantile(edge, 0.841, axis=(0, 2, 3)) - np.median(edge, (0, 2, 3)), 0.3)
+        quiet = edge < 3 * self.noise[:, None, None]
+        self.offset = edge.mean((0, 2, 3), where=quiet)
 
 
 def _background(scene: Scene, frame: int, view: int) -> NDArray[np.float32]:
@@ -250,13 +252,13 @@ def _batch_figures(beginning: Beginning, size: int, device: torch.device, frames
 
 
 @torch.no_grad()
-def run_batch(reels: list[Reel], device: torch.device) -> tuple[float, int, list[Followed]]:
+def run_batch(reels: list[Reel], device: torch.device, fused: bool = False) -> tuple[float, int, list[Followed]]:
     """Seconds and ticks from the first tick after the graph's recording to the last, and what came out.
 
     Putting images onto the device and recording the graph are left out: both are done once for any number of frames.
     """
     batch = Batch(reels, device)
-    run = record(batch) if device.type == "cuda" else batch.tick
+    run = record(batch, fused) if device.type == "cuda" else batch.tick
     _wait(device)
     began, ticks = time.perf_counter(), 0
     while batch.running():

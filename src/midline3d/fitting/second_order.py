@@ -165,7 +165,9 @@ def solve(system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "ba
     diagonal = torch.diagonal(hessian, dim1=1, dim2=2)
     diagonal += diagonal * damping[:, None] + 1e-9 * diagonal.amax(1, keepdim=True)
     factor, _ = torch.linalg.cholesky_ex(hessian)
-    return -torch.cholesky_solve(gradient[..., None], factor).squeeze(-1).to(system.gradient.dtype)
+    # Not cholesky_solve: for batches on a GPU it takes memory while it runs, which no CUDA graph can record.
+    half = torch.linalg.solve_triangular(factor, -gradient[..., None], upper=False)
+    return torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(-1).to(system.gradient.dtype)
 
 
 def moved(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:

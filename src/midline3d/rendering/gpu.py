@@ -32,6 +32,8 @@ class Triton:
     skip: bool = True
     """Whether blocks of the window without an owned pixel skip the products."""
 
+    # torch.compile shall leave the launches alone: it would hand the kernels their numbers in float64.
+    @torch.compiler.disable
     def forward(
         self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float
     ) -> tuple[Rendering, Int[Tensor, "batch camera height width"]]:
@@ -64,6 +66,7 @@ class Triton:
             )
         return gradient
 
+    @torch.compiler.disable
     def products(
         self,
         blobs: Blobs,

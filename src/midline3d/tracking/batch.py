@@ -20,14 +20,16 @@ from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, evaluate, focused, moved, normal_equations, solve
 from midline3d.fitting.views import Views
 from midline3d.rendering import Objective
-from midline3d.shapes import Float, Int, Tensor
-from midline3d.state import FrameState, merged, where
+from midline3d.settings import Settings
+from midline3d.shapes import Bool, Float, Int, Tensor
+from midline3d.state import Bounds, FrameState, merged, where
 from midline3d.tracking.begin import Beginning
+from midline3d.tracking.clip import Clip
 
 WATCHED = 32
 """Ticks between two looks at how far the slots have come, on a GPU."""
-RENEWED = 0.5
-"""Share of the slots that may take a new frame in one tick: a frame takes five or so, and the rest would wait idly."""
+RENEWED = 0.25
+"""Share of the slots that may take a new frame in one tick: a frame takes six or so, more places would stay empty."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,14 @@ class _Film:
     translation: Float[Tensor, "frame camera 3"]
     offset: Float[Tensor, "frame 3"]
     """What carries a state from the frame before into this one's local world, mm."""
+    steady: Bool[Tensor, " frame"]
+    """Whether the frame and the two before it follow one another directly."""
     first: Int[Tensor, " slot"]
     last: Int[Tensor, " slot"]
     dark: Float[Tensor, "slot camera 1 1"]
     gain: Float[Tensor, "slot camera 1 1"]
+    most: Float[Tensor, "slot 1 1 1"]
+    """Brightness at which images are cut."""
 
 
 class Batch:
@@ -80,10 +86,10 @@ class Batch:
 
     def __init__(self, reels: list[Reel], device: torch.device) -> None:
         clip = reels[0].beginning.clip
-        if any(reel.beginning.clip.settings != clip.settings for reel in reels):
-            raise ValueError("the clips of a batch must share their settings")
+        if any(_common(reel.beginning.clip.settings) != _common(clip.settings) for reel in reels):
+            raise ValueError("the clips of a batch must share their settings, the contrast aside")
         self.reels, self.device, self.settings = reels, device, clip.settings
-        self.film = _film(reels, clip.settings.pixels.contrast, device)
+        self.film = _film(reels, device)
         slots, (_, *shape) = len(reels), self.film.images.shape
         # The row behind the last takes what is written for nobody.
         self._images = torch.zeros(slots + 1, *shape, device=device)
@@ -126,7 +132,7 @@ class Batch:
             basis=spline_basis(curve.vertices, curve.nodes, torch.float32, device),
             objective=Objective(pixels.cutoff, robust=pixels.robust),
             weights=self.settings.second_order,
-            bounds=reels[0].beginning.clip.bounds(pixels.contrast),
+            bounds=_widest([reel.beginning.clip for reel in reels]),
             shares=torch.ones(len(reels), curve.vertices, device=device),
             anchor=_copied(start),
         )
@@ -172,18 +178,43 @@ class Batch:
         for name in ("centre", "translation"):
             ours = getattr(cameras, name)
             ours[rows] = torch.where(due.view(-1, 1, 1), getattr(film, name)[frame], ours[rows])
-        state = self.at.state
-        state.points[rows] += torch.where(due[:, None], film.offset[frame], 0.0)[:, None]
-        for new, old in zip(vars(state).values(), vars(self.problem.anchor).values(), strict=True):
-            old[rows] = torch.where(due.view(-1, *[1] * (old.ndim - 1)), new[rows], old[rows])
         images = film.images[frame].float().sub_(film.dark[rows]).mul_(film.gain[rows])
-        images.clamp_(0, 2 * self.settings.pixels.contrast)
-        views = Views(images, _rows(cameras, rows))
-        masked = focused(replace(self.problem, views=views), state[rows]).views.images
-        self._images[torch.where(due, rows, len(self.rows))] = masked
+        images = torch.minimum(images.clamp_(min=0), film.most[rows])
+        offset = torch.where(due[:, None], film.offset[frame], 0.0)
+        # The anchor is still the frame before, told where the last one was.
+        here, before = self.at.state[rows].moved(offset), self.problem.anchor[rows].moved(offset)
+        problem = self._part(rows, images, here)
+        start = self._start(problem, here, before, film.steady[frame])
+        self._images[torch.where(due, rows, len(self.rows))] = focused(problem, start).views.images
+        for new, old in ((start, self.at.state), (here, self.problem.anchor)):
+            for value, place in zip(vars(new).values(), vars(old).values(), strict=True):
+                place[rows] = torch.where(due.view(-1, *[1] * (place.ndim - 1)), value, place[rows])
         self.fresh[rows] |= due
         self.taken[rows] = torch.where(due, 0, self.taken[rows])
         self.waiting.index_fill_(0, rows, False)
+
+    def _part(self, rows: Tensor, images: Tensor, anchor: FrameState) -> Problem:
+        """The problem of some slots alone, their images not masked yet."""
+        problem, taper = self.problem, self.problem.taper
+        shape = Shape(**{name: value[rows] for name, value in vars(taper.shape).items()})
+        return replace(
+            problem,
+            views=Views(images, _rows(problem.views.cameras, rows)),
+            taper=replace(taper, shape=shape, sharp=taper.sharp[rows], length=taper.length[rows]),
+            shares=problem.shares[rows],
+            anchor=anchor,
+        )
+
+    def _start(self, problem: Problem, here: FrameState, before: FrameState, steady: Tensor) -> FrameState:
+        """Where the animal was, or, where that fits better, where it was going: as `follow` starts a frame."""
+        onward = replace(
+            here,
+            points=2 * here.points - before.points,
+            frames=2 * here.frames - before.frames,
+            curvature=2 * here.curvature - before.curvature,
+        ).clamped(problem.bounds)
+        further = steady & (evaluate(problem, onward).energy < evaluate(problem, here).energy)
+        return where(further, onward, here)
 
     def running(self) -> bool:
         """Whether any frame is left: the host waits for the device here, and nowhere else."""
@@ -226,22 +257,26 @@ def follow_all(
 
 
 @torch.no_grad()
-def record(batch: Batch) -> Callable[[], None]:
-    """The tick as a CUDA graph. The ticks that warm it up are the first of the run."""
+def record(batch: Batch, fused: bool = False) -> Callable[[], None]:
+    """The tick as a CUDA graph. The ticks that warm it up are the first of the run.
+
+    Fused by torch.compile a tick has fewer kernels and takes half the time; compiling it takes half a minute.
+    """
+    tick = torch.compile(batch.tick, dynamic=False) if fused else batch.tick
     side = torch.cuda.Stream(batch.device)
     side.wait_stream(torch.cuda.current_stream(batch.device))
     with torch.cuda.stream(side):
         for _ in range(3):
-            batch.tick()
+            tick()
     torch.cuda.current_stream(batch.device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        batch.tick()
+        tick()
     return graph.replay
 
 
-def _film(reels: list[Reel], contrast: float, device: torch.device) -> _Film:
-    images, centre, translation, offset, dark, gain = [], [], [], [], [], []
+def _film(reels: list[Reel], device: torch.device) -> _Film:
+    images, centre, translation, offset, steady, dark, gain, most = [], [], [], [], [], [], [], []
     for reel in reels:
         clip = reel.beginning.clip
         images.append(clip.pixels(reel.frames).to(device))
@@ -250,8 +285,11 @@ def _film(reels: list[Reel], contrast: float, device: torch.device) -> _Film:
         translation.append(cameras.translation)
         places = clip.centres([reel.at, *reel.frames])
         offset.append(places[:-1] - places[1:])
+        step = torch.tensor([reel.at, reel.at, *reel.frames]).diff().abs() == 1
+        steady.append(step[1:] & step[:-1])
         dark.append(torch.from_numpy(clip.prepared.offset))
-        gain.append(contrast / clip.brightness)
+        gain.append(clip.settings.pixels.contrast / clip.brightness)
+        most.append(torch.tensor(2 * clip.settings.pixels.contrast))
     ends = torch.tensor([len(reel.frames) for reel in reels]).cumsum(0)
     first = torch.cat([torch.zeros(1, dtype=torch.long), ends[:-1]])
 
@@ -263,11 +301,24 @@ def _film(reels: list[Reel], contrast: float, device: torch.device) -> _Film:
         centre=told(centre),
         translation=told(translation),
         offset=told(offset),
+        steady=torch.cat(steady).to(device),
         first=first.to(device),
         last=(ends - 1).to(device),
         dark=told(dark, torch.stack)[..., None, None],
         gain=told(gain, torch.stack)[..., None, None],
+        most=told(most, torch.stack)[..., None, None, None],
     )
+
+
+def _common(settings: Settings) -> Settings:
+    """The settings less the contrast, which follows each recording's noise."""
+    return replace(settings, pixels=replace(settings.pixels, contrast=0.0))
+
+
+def _widest(clips: list[Clip]) -> Bounds:
+    """Bounds that hold for every clip: those of the intensity follow the contrast."""
+    own = [clip.bounds(clip.settings.pixels.contrast) for clip in clips]
+    return replace(own[0], iota=(min(each.iota[0] for each in own), max(each.iota[1] for each in own)))
 
 
 def _profiles(tapers: list[Profile], device: torch.device) -> Profile:
