@@ -90,7 +90,7 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             "the cameras are mixed up, or out of step"
         )
     elif residual > limits.residual / 3:
-        yield _warning(f"the views miss each other by {residual:.1f} px: run midline3d refine-cameras first")
+        yield _warning(f"the views miss each other by {residual:.1f} px: a better calibration gives better midlines")
     if worm["second"] > limits.second:
         yield _warning(
             f"a second thing looks like a worm in {worm['second']:.0%} of the frames: the wrong one may be tracked"
