@@ -105,7 +105,7 @@ class Shape:
     def profile(
         self, place: Float[Tensor, " vertex"], lost: Float[Tensor, "*any 2"]
     ) -> tuple[Float[Tensor, "*any vertex"], Float[Tensor, "*any vertex"]]:
-        """Width and opacity at places along the body, as shares of its middle's; `lost` is taken off at head and tail."""
+        """Width and opacity at places along the body, as shares of its middle's; `lost` goes off at head and tail."""
         head = _end(place - lost[..., :1], self.head_share, self.head_bluntness)
         tail = _end(1 - place - lost[..., 1:], self.tail_share, self.tail_bluntness)
         tissue = (self.tissue @ _hats(place, self.tissue.shape[-1]).mT).exp()

@@ -93,10 +93,14 @@ class PixelSettings:
     """Brightness of the body's middle in r = log(1 + R) - log(1 + I). At 1 (the paper's) the residual is the plain
     difference, and what the model gets wrong in the dark middle outweighs the whole faint tip; at 10 errors count
     nearly in proportion, and the ends come out twice as exact."""
+    noise: float = 0.15
+    """Contrast is lowered until the noise, at that contrast, is no more than this: faint halos and noise about the tips
+    would draw the curve out."""
     cutoff: float = 3e-3
     """Share of its peak under which a blob is cut."""
     robust: float = 0.4
-    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses most of its pull, the worm's own misfit (0.2) little."""
+    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses most of its pull, the worm's own misfit (0.2)
+    little."""
     floor: float = 0.5
     """px: least width of a blob, a pixel's own."""
 
@@ -269,7 +273,7 @@ class Settings:
 
 
 def validated(record: type[Record], data: dict[str, Any], source: str) -> Record:
-    """`data` as a `record` (a dataclass), every key and type checked; the first fault is one sentence naming `source`."""
+    """`data` as a `record` (a dataclass), every key and type checked; the first fault in one sentence."""
     import pydantic  # at the rim only: the core runs where pydantic is not installed
 
     try:
@@ -341,7 +345,7 @@ def _sentence(record: type, fault: Any) -> str:
     place = [part for part in fault["loc"] if not (isinstance(part, str) and part.startswith("function-"))]
     owner: Any = record
     for part in place[:-1]:
-        if isinstance(part, str) and dataclasses.is_dataclass(owner):
+        if isinstance(part, str) and isinstance(owner, type):
             owner = _section(owner, part) or owner
     name = ".".join(str(part) for part in place) or "the file"
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):

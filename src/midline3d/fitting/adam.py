@@ -44,11 +44,9 @@ class Descent:
     """The frame before, for the temporal loss; none for a first frame."""
 
 
-def measure(
-    descent: Descent, state: FrameState
-) -> tuple[Losses, Float[Tensor, "batch vertex"]]:
+def measure(descent: Descent, state: FrameState) -> tuple[Losses, Float[Tensor, "batch vertex"]]:
     """All weighted loss terms and the relative scores of a state; differentiable."""
-    settings, views = descent.settings, descent.views
+    views = descent.views
     # Detached: light's way through the body should darken the image, not turn the curve.
     seen = optics(views.cameras, state.points.detach(), state.frames[..., 0].detach())
     look = descent.taper.look(state.view_look, seen)
@@ -91,7 +89,7 @@ def descend(
     rates = {name: getattr(settings, name) for name in leaves}
     groups = [{"params": [leaf], "lr": rates[name], "rate": rates[name]} for name, leaf in leaves.items()]
     optimiser = torch.optim.Adam(groups, betas=(0.9, 0.99))
-    best, best_terms, best_shares, best_total = state, None, None, None
+    best: _Passed | None = None
     history: list[Tensor] = []
     pace = _Pace(settings, len(state), state.points.device)
     for step in range(settings.steps):
@@ -103,30 +101,47 @@ def descend(
         optimiser.zero_grad()
         total.sum().backward()
         history.append(total.detach())
-        better = total.detach() < (best_total if best_total is not None else torch.inf)
-        warm = length_floor is not None and step < len(length_floor)
-        if best_terms is None or warm:
-            best, best_terms, best_shares, best_total = _detached(made), terms, shares, total.detach()
-        elif bool(better.any()):
-            best = where(better, _detached(made), best)
-            best_terms = Losses(
-                **{f.name: torch.where(better, getattr(terms, f.name), getattr(best_terms, f.name)) for f in fields(Losses)}
-            )
-            best_shares = torch.where(better[:, None], shares, best_shares)
-            best_total = torch.where(better, total.detach(), best_total)
-        running = pace.update(history, better, warm)
-        if not warm and not bool(running.any()):
+        shortest = length_floor[step] if length_floor is not None and step < len(length_floor) else None
+        here = _Passed(_detached(made), _let_go(terms), shares, total.detach())
+        better = torch.ones_like(pace.running) if best is None or shortest is not None else here.total < best.total
+        best = here if best is None else here.where(better, best)
+        running = pace.update(history, better, shortest is not None)
+        if shortest is None and not bool(running.any()):
             break
         for group in optimiser.param_groups:
             group["lr"] = group["rate"] * pace.factor
         optimiser.step()
-        state = _stepped(descent, leaves, state, start, length_floor[step] if warm else None)
+        state = _stepped(descent, leaves, state, start, shortest)
         if settings.shift_every and step % settings.shift_every == settings.shift_every - 1:
             by = scoring.centre_shift(shares, settings.shift_sensitivity, settings.shift_largest)
             state = state.shifted(by) if bool(by.any()) else state
-    assert best_terms is not None and best_shares is not None
-    detached = Losses(**{f.name: getattr(best_terms, f.name).detach() for f in fields(Losses)})
-    return AdamFit(best, detached, best_shares, pace.steps, torch.stack(history))
+    assert best is not None
+    return AdamFit(best.state, best.terms, best.shares, pace.steps, torch.stack(history))
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """A state that the descent has passed through, and what it was worth."""
+
+    state: FrameState
+    terms: Losses
+    shares: Float[Tensor, "batch vertex"]
+    total: Float[Tensor, " batch"]
+
+    def where(self, better: Tensor, other: _Passed) -> _Passed:
+        """Frame by frame this one where it is better, else the other."""
+        names = [item.name for item in fields(Losses)]
+        mixed = {name: torch.where(better, getattr(self.terms, name), getattr(other.terms, name)) for name in names}
+        return _Passed(
+            state=where(better, self.state, other.state),
+            terms=Losses(**mixed),
+            shares=torch.where(better[:, None], self.shares, other.shares),
+            total=torch.where(better, self.total, other.total),
+        )
+
+
+def _let_go(terms: Losses) -> Losses:
+    return Losses(**{item.name: getattr(terms, item.name).detach() for item in fields(Losses)})
 
 
 class _Pace:

@@ -41,7 +41,9 @@ class Body:
     def of(numbers: Float[Tensor, " number"]) -> Body:
         tapers = len(fields(Shape)) - 1
         tissue, rest = numbers[: -tapers - 2], numbers[-tapers - 2 :].exp()
-        return Body(Shape(*rest[:tapers].unbind(), tissue), rest[-2], rest[-1])
+        names = [item.name for item in fields(Shape)]
+        shape = Shape(**dict(zip(names, [*rest[:tapers], tissue], strict=True)))
+        return Body(shape, rest[-2], rest[-1])
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,8 @@ def learn(problem: Problem, rig: Rig, state: FrameState, body: Body, prior: Shar
     damping, done = 1e-3, 0
     while done < iterations and damping < 1e4:
         done += 1
-        own, shared = _step(here, rig, prior, damping)
-        there = _look(problem, rig, prior, here.shared.moved(shared), moved(here.problem, here.at.state, own))
+        own, step = _step(here, rig, prior, damping)
+        there = _look(problem, rig, prior, here.shared.moved(step), moved(here.problem, here.at.state, own))
         gain = here.energy - there.energy
         if gain > 0:
             here, damping = there, max(damping * 0.2, 1e-7)
@@ -161,9 +163,7 @@ def _step(
     frames, coupling = hessian[:, own][:, :, own], hessian[:, own][:, :, common]
     diagonal = torch.diagonal(frames, dim1=1, dim2=2)
     diagonal += damping * diagonal + 1e-9 * diagonal.amax(1, keepdim=True)
-    solved = torch.cholesky_solve(
-        torch.cat([coupling, gradient[:, own, None]], -1), torch.linalg.cholesky(frames)
-    )
+    solved = torch.cholesky_solve(torch.cat([coupling, gradient[:, own, None]], -1), torch.linalg.cholesky(frames))
     reduced = (hessian[:, common][:, :, common] - coupling.mT @ solved[..., :-1]).sum(0)
     slope = (gradient[:, common] - (coupling.mT @ solved[..., -1:]).squeeze(-1)).sum(0)
     weight = prior.weight.double()

@@ -16,9 +16,7 @@ from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
 
 
-def random_starts(
-    count: int, views: Views, length: float, vertices: int, generator: torch.Generator
-) -> FrameState:
+def random_starts(count: int, views: Views, length: float, vertices: int, generator: torch.Generator) -> FrameState:
     """Short straight lines through the local origin, turned at random."""
     images = views.images
     frames = torch.linalg.qr(torch.randn(count, 3, 3, generator=generator)).Q.to(images)

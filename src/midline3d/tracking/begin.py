@@ -1,4 +1,4 @@
-"""How a recording begins: a frame that shows the animal well, the best of many starts, the body learned, the head found."""
+"""How a recording begins: a frame that shows the animal well, the best of many starts, the body, the head."""
 
 from __future__ import annotations
 
@@ -107,9 +107,7 @@ def first_state(clip: Clip, frame: int, generator: torch.Generator) -> tuple[Fra
     return done.state[[winner]], average_body(settings.body, done.state.length[winner])
 
 
-def rehearse(
-    clip: Clip, frame: int, state: FrameState, body: Body, report: Report
-) -> tuple[list[int], FrameState]:
+def rehearse(clip: Clip, frame: int, state: FrameState, body: Body, report: Report) -> tuple[list[int], FrameState]:
     """Follow the animal through the frames that its body is learned from, both ways from the first."""
     settings = clip.settings
     taper = body.profile(settings.curve.vertices, _scales(clip, frame), settings.pixels.floor)
@@ -153,10 +151,9 @@ def learned(clip: Clip, frames: list[int], states: FrameState, body: Body) -> Be
 def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
     """An animal as it may be before it is seen, alike at both ends."""
     share, blunt, opacity = settings.share, settings.bluntness, settings.opacity
-    numbers = [share, blunt, share, blunt, opacity, opacity, settings.depth]
+    numbers = torch.tensor([share, blunt, share, blunt, opacity, opacity, settings.depth]).log().to(length)
     tissue = torch.zeros(settings.knots).to(length)
-    shape = Shape(*(torch.tensor(number).to(length) for number in numbers), tissue)
-    return Body(shape, settings.sharp * length, length)
+    return Body.of(torch.cat([tissue, numbers, torch.stack([settings.sharp * length, length]).log()]))
 
 
 def shared_prior(settings: BodySettings, body: Body, frames: int, cameras: int) -> SharedPrior:

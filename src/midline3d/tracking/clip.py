@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ class Clip:
 
     prepared: Prepared
     settings: Settings
+    """With the contrast that the recording's noise allows."""
     brightness: Float[Tensor, " camera"]
     """Signal of the body's middle in each view, in the crops' units."""
     cameras: Cameras
@@ -29,7 +30,11 @@ class Clip:
 
     @staticmethod
     def of(prepared: Prepared, settings: Settings, device: torch.device) -> Clip:
-        return Clip(prepared, settings, _brightness(prepared).to(device), prepared.cameras, device)
+        brightness = _brightness(prepared)
+        noise = float((torch.from_numpy(prepared.noise) / brightness).max())
+        contrast = min(settings.pixels.contrast, max(1.0, settings.pixels.noise / max(noise, 1e-6)))
+        settings = replace(settings, pixels=replace(settings.pixels, contrast=contrast))
+        return Clip(prepared, settings, brightness.to(device), prepared.cameras, device)
 
     def __len__(self) -> int:
         return len(self.prepared)

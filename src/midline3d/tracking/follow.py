@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 
-from midline3d.appearance import optics
+from midline3d.appearance import PaperTaper, optics
 from midline3d.cameras import project
+from midline3d.fitting.adam import Descent, descend
 from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused
+from midline3d.losses import Losses
 from midline3d.rendering import render
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
+from midline3d.store import Status
 from midline3d.tracking.begin import Beginning, problem_of
 from midline3d.tracking.clip import Clip
 
@@ -25,7 +28,7 @@ class Tracked:
 
     frame: int
     """Within the clip."""
-    status: str
+    status: Status
     fit: Fit | None
     projection: Float[Tensor, "camera vertex 2"] | None
     """px in the full frames, float64."""
@@ -42,8 +45,8 @@ def follow(beginning: Beginning, frames: list[int]) -> Iterator[Tracked]:
     located = set(clip.found)
     for frame in frames:
         if frame not in located:
-            status = "unreadable" if clip.prepared.log.status[frame] == 3 else "lost"
-            yield Tracked(frame, status, None, None)
+            missing: Status = "unreadable" if clip.prepared.log.status[frame] == 3 else "lost"
+            yield Tracked(frame, missing, None, None)
             continue
         found, misfit = _fitted(beginning, frame, list(states), usual)
         settings = clip.settings.tracking
@@ -53,7 +56,7 @@ def follow(beginning: Beginning, frames: list[int]) -> Iterator[Tracked]:
             continue
         usual.append(misfit)
         states.append((frame, found.state))
-        status = "suspect" if misfit > settings.suspect * level else "ok"
+        status: Status = "suspect" if misfit > settings.suspect * level else "ok"
         yield Tracked(frame, status, found, _projection(clip, frame, found.state))
 
 
@@ -66,6 +69,9 @@ def _fitted(
     starts = merged(_predictions(clip, frame, states))
     anchor = starts[[0]]
     problem = problem_of(clip, [frame], beginning.taper, anchor, weights)
+    if clip.settings.tracking.fitter == "adam":
+        found = _descended(clip, frame, anchor)
+        return found, _misfit(problem, found.state)
     best = _best(problem, starts)
     found = fit(focused(problem, best), best, weights.iterations)
     misfit = _misfit(problem, found.state)
@@ -79,6 +85,25 @@ def _fitted(
     again = fit(focused(problem, winner), winner, weights.iterations)
     other = _misfit(problem, again.state)
     return (again, other) if other < misfit else (found, misfit)
+
+
+def _descended(clip: Clip, frame: int, start: FrameState) -> Fit:
+    """The paper's way: Adam from the frame before, with its taper, masks and centre-shifts, on plain brightness."""
+    settings, contrast = clip.settings, clip.settings.pixels.contrast
+    start = replace(start, iota=start.iota / contrast, defocus=torch.zeros_like(start.defocus))
+    descent = Descent(
+        views=clip.views([frame], 1.0),
+        taper=PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min),
+        weights=settings.losses,
+        bounds=clip.bounds(1.0),
+        settings=settings.adam,
+        cutoff=settings.pixels.cutoff,
+        previous=start,
+    )
+    done = descend(descent, start, torch.Generator().manual_seed(frame))
+    state = replace(done.state, iota=done.state.iota * contrast)
+    terms = {item.name: getattr(done.losses, item.name) for item in fields(Losses)}
+    return Fit(state, done.losses.total(), terms, done.shares, done.steps)
 
 
 def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -> list[FrameState]:
