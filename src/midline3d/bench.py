@@ -225,8 +225,8 @@ def tracking_figures(beginning: Beginning, device: str) -> dict[str, Any]:
             steps += outcome.iterations.tolist()
     else:
         first = beginning.frame
-        for way in (range(first, len(clip)), range(first - 1, -1, -1)):
-            for tracked in follow(beginning, list(way)):
+        for frames in (range(first, len(clip)), range(first - 1, -1, -1)):
+            for tracked in follow(beginning, list(frames)):
                 if tracked.fit is not None:
                     found[tracked.frame] = tracked.fit.state
                     steps.append(float(tracked.fit.iterations[0]))

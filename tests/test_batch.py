@@ -1,0 +1,84 @@
+"""Slots that follow their clips at their own pace find what following frame after frame finds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from midline3d.bench import drawn_clip, make_work, midline_error, pixels_of, table
+from midline3d.settings import Settings
+from midline3d.state import merged
+from midline3d.synth.scene import Plan
+from midline3d.tracking.batch import Reel, follow_all
+from midline3d.tracking.begin import Beginning, begin
+from midline3d.tracking.follow import follow
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def beginning() -> Beginning:
+    settings = Settings()
+    settings = replace(
+        settings,
+        start=replace(settings.start, starts=4, steps=180, warm_up=110),
+        body=replace(settings.body, span=6, frames=4, iterations=10),
+    )
+    clip = drawn_clip(Plan("clean", 7, size=320, px_per_mm=90.0, seed=0), settings, CPU, window=140)
+    return begin(clip, torch.Generator().manual_seed(0), lambda doing: None)
+
+
+def test_slots_find_what_following_finds(beginning: Beginning) -> None:
+    clip, ways = beginning.clip, Reel.ways(beginning)
+    assert sorted(frame for way in ways for frame in way.frames) == list(range(7))
+    told: list[tuple[int, int]] = []
+    for way, found in zip(ways, follow_all(ways, CPU, lambda *done: told.append(done)), strict=True):
+        tracked = [item.fit for item in follow(beginning, way.frames)]
+        one_by_one = merged([fit.state for fit in tracked if fit is not None])
+        assert len(one_by_one) == len(way.frames)
+        apart = pixels_of(clip, way.frames, found.state) - pixels_of(clip, way.frames, one_by_one)
+        assert np.linalg.norm(apart, axis=-1).max() < 0.1
+        assert found.iterations.tolist() == [int(fit.iterations[0]) for fit in tracked if fit is not None]
+        assert torch.allclose(found.shares, torch.cat([fit.shares for fit in tracked if fit is not None]), atol=1e-3)
+        assert midline_error(clip, way.frames, found.state) < 0.5
+    assert told[-1] == (7, 7)
+
+
+def test_a_slot_does_not_mind_its_neighbours(beginning: Beginning) -> None:
+    """Neither those that finish earlier nor those that wait for a place."""
+    way = max(Reel.ways(beginning), key=lambda way: len(way.frames))
+    short = replace(way, frames=way.frames[:1])
+    (alone,) = follow_all([way], CPU)
+    among = follow_all([short, way, way, way, short], CPU)
+    for found in among[1:4]:
+        assert torch.allclose(found.state.points, alone.state.points, atol=1e-6)
+        assert torch.equal(found.iterations, alone.iterations)
+    assert torch.allclose(among[4].state.points, alone.state.points[:1], atol=1e-6)
+
+
+def test_clips_of_other_settings_are_refused(beginning: Beginning) -> None:
+    way = Reel.ways(beginning)[0]
+    other = replace(beginning.clip.settings, curve=replace(beginning.clip.settings.curve, nodes=30))
+    strange = replace(way, beginning=replace(beginning, clip=replace(beginning.clip, settings=other)))
+    with pytest.raises(ValueError, match="share their settings"):
+        follow_all([way, strange], CPU)
+
+
+def test_the_work_of_the_benchmark_has_any_size(beginning: Beginning) -> None:
+    work = make_work(beginning, 64, 180)
+    assert work.views.images.shape == (1, 3, 180, 180) and work.state.vertices == 64
+    ends = torch.stack([work.state.points[0, 0], work.state.points[0, -1]])
+    known = torch.stack([beginning.state.points[0, 0], beginning.state.points[0, -1]])
+    assert (ends - known).norm(dim=-1).max() < 0.02
+
+
+def test_the_table_tells_what_the_figures_say() -> None:
+    sweep = {"vertices": 128, "window": 200, "step_ms": 4.0, "iteration_ms": 2.0}
+    figures = {
+        "frames": 40, "lost": 0, "midline_px": 0.12, "steps_per_frame": 5.0, "frame_s": 0.04, "frames_per_s": 25.0,
+        "iteration_ms": 2.0, "first_frame_s": 9.0, "peak_mb": 700.0, "step_ms": {"reference": 800.0, "cpu": 4.0},
+        "batch": [{"size": 8, "frames_per_s": 26.0}], "sweeps": {"vertices": [sweep], "window": [sweep]},
+    }  # fmt: skip
+    rows = list(table(figures).columns[1].cells)
+    assert "25.0" in rows and "800 ms (200 times)" in rows and "0.12 px, 0 lost" in rows
