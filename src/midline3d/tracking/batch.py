@@ -260,7 +260,7 @@ def follow_all(
 def record(batch: Batch, fused: bool = False) -> Callable[[], None]:
     """The tick as a CUDA graph. The ticks that warm it up are the first of the run.
 
-    Fused by torch.compile a tick has fewer kernels and takes half the time; compiling it takes half a minute.
+    Fused by torch.compile a tick has fewer kernels and takes half the time; compiling it takes some 40 s.
     """
     tick = torch.compile(batch.tick, dynamic=False) if fused else batch.tick
     side = torch.cuda.Stream(batch.device)
