@@ -8,8 +8,15 @@ from film import SIZE, Film, midline, write
 
 from midline3d.calibration import Calibration, load_calibration, make_camera, save_calibration
 from midline3d.errors import InputError
-from midline3d.recording import check
+from midline3d.recording import check as full_check
 from midline3d.recording.findings import Limits
+from midline3d.settings import LocatingSettings
+
+QUICK = LocatingSettings(background_frames=13)
+
+
+def check(path, **options):
+    return full_check(path, QUICK, **options)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Recordings: what recording.toml may say, every kind of source, and crops that are prepared once."""
 
+import dataclasses
 from fractions import Fraction
 
 import av
@@ -17,8 +18,9 @@ from midline3d.recording import load_recording, prepare
 from midline3d.recording.crops import MANIFEST
 from midline3d.recording.description import load_description
 from midline3d.recording.sources import ahead, open_source
-from midline3d.settings import LocatingSettings
+from midline3d.settings import LocatingSettings, Settings, load_settings
 
+QUICK = LocatingSettings(background_frames=13)
 STEPS = np.stack([np.full((32, 48), 20 * index, np.uint8) for index in range(12)])
 """Twelve frames whose grey value tells which they are."""
 GRAINY = STEPS + np.random.default_rng(0).integers(0, 20, STEPS.shape, np.uint8)
@@ -269,6 +271,23 @@ def test_only_input_errors_come_out_of_recordings(tmp_path_factory, text, key, v
             load_recording(folder)
 
 
+names = st.sampled_from([item.name for item in dataclasses.fields(Settings)] + ["x"])
+keys = st.sampled_from([item.name for item in dataclasses.fields(LocatingSettings)] + ["vertices", "x"])
+values = st.sampled_from(["1", "-1", "nan", "1e400", '""', "[]", "{}", "true", "[1, 2]", "[[1]]", "2020-01-01", "0x"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(max_size=60), table=names, key=keys, value=values)
+def test_only_input_errors_come_out_of_settings(tmp_path_factory, text, table, key, value):
+    path = tmp_path_factory.getbasetemp() / "settings.toml"
+    for content in (text, f"[{table}]\n{key} = {value}", f"{table} = {value}"):
+        path.write_text(content, encoding="utf-8")
+        try:
+            load_settings(path)
+        except InputError as fault:
+            assert "settings.toml" in str(fault)
+
+
 # --- prepared crops -------------------------------------------------------------------------------------------------
 
 
@@ -279,11 +298,11 @@ def kept(tmp_path_factory):
 
 def test_prepared_once_and_then_read(film, kept):
     recording, calls = load_recording(film), []
-    prepared = prepare(recording, LocatingSettings(), kept, progress=lambda *done: calls.append(done))
+    prepared = prepare(recording, QUICK, kept, progress=lambda *done: calls.append(done))
     assert calls[-1] == (24, 24)
     assert len(prepared) == 24
     calls.clear()
-    again = prepare(recording, LocatingSettings(), kept, progress=lambda *done: calls.append(done))
+    again = prepare(recording, QUICK, kept, progress=lambda *done: calls.append(done))
     assert not calls
     np.testing.assert_array_equal(again[5].images, prepared[5].images)
 
@@ -291,16 +310,21 @@ def test_prepared_once_and_then_read(film, kept):
 def test_what_was_interrupted_or_made_for_other_settings_is_made_again(tmp_path):
     recording = load_recording(write(tmp_path, Film(frames=5, cameras=2).pictures()))
     calls = []
-    prepare(recording, LocatingSettings(), tmp_path / "p")
+    prepare(recording, QUICK, tmp_path / "p")
     (tmp_path / "p" / MANIFEST).unlink()  # it is written last
-    prepare(recording, LocatingSettings(), tmp_path / "p", progress=lambda *done: calls.append(done))
+    prepare(recording, QUICK, tmp_path / "p", progress=lambda *done: calls.append(done))
     assert calls.pop() == (5, 5)
-    prepare(recording, LocatingSettings(margin=0.3), tmp_path / "p", progress=lambda *done: calls.append(done))
+    prepare(
+        recording,
+        LocatingSettings(background_frames=13, margin=0.3),
+        tmp_path / "p",
+        progress=lambda *done: calls.append(done),
+    )
     assert calls.pop() == (5, 5)
 
 
 def test_crops_hold_the_worm_on_a_quiet_ground(film, kept):
-    prepared = prepare(load_recording(film), LocatingSettings(), kept)
+    prepared = prepare(load_recording(film), QUICK, kept)
     assert prepared.window % 8 == 0
     assert prepared.scale == pytest.approx(90, rel=0.01)
     assert set(np.round(prepared.noise, 1)) <= {1.3, 1.4, 1.5, 1.6, 1.7}
@@ -313,17 +337,17 @@ def test_crops_hold_the_worm_on_a_quiet_ground(film, kept):
 
 
 def test_a_part_of_the_frames(film, tmp_path):
-    prepared = prepare(load_recording(film), LocatingSettings(), tmp_path / "p", frames=range(6, 10))
+    prepared = prepare(load_recording(film), QUICK, tmp_path / "p", frames=range(6, 10))
     assert [frame.frame for frame in prepared] == [6, 7, 8, 9]
     with pytest.raises(InputError, match=r"frames 6:99 were asked for, but the recording has 0:24"):
-        prepare(load_recording(film), LocatingSettings(), tmp_path / "q", frames=range(6, 99))
+        prepare(load_recording(film), QUICK, tmp_path / "q", frames=range(6, 99))
 
 
 def test_black_and_unreadable_frames_are_bridged(tmp_path):
     pictures = Film().pictures()
     pictures[1, 7] = 0
     pictures[:, 12:14] = 0
-    prepared = prepare(load_recording(write(tmp_path, pictures)), LocatingSettings(), tmp_path / "p")
+    prepared = prepare(load_recording(write(tmp_path, pictures)), QUICK, tmp_path / "p")
     lost = [frame.frame for frame in prepared if frame.status == "unreadable"]
     assert lost == [7, 12, 13]
     assert np.isnan(prepared[12].centre).all()
@@ -333,13 +357,13 @@ def test_black_and_unreadable_frames_are_bridged(tmp_path):
 def test_all_black_is_one_sentence(tmp_path):
     folder = write(tmp_path, np.zeros((3, 8, SIZE, SIZE), np.uint8))
     with pytest.raises(InputError, match="all black"):
-        prepare(load_recording(folder), LocatingSettings(), tmp_path / "p")
+        prepare(load_recording(folder), QUICK, tmp_path / "p")
 
 
 def test_worm_centred_images_are_taken_whole(tmp_path):
     pictures = Film(frames=4, bright=True, dirt=0).pictures()
     folder = write(tmp_path, pictures, 'worm = "bright"\nbackground = "none"\ncentre = "fixed"')
-    prepared = prepare(load_recording(folder), LocatingSettings(), tmp_path / "p")
+    prepared = prepare(load_recording(folder), QUICK, tmp_path / "p")
     assert prepared.window == SIZE
     np.testing.assert_array_equal(prepared[2].images, pictures[:, 2])
     np.testing.assert_array_equal(prepared[2].origin, 0)
@@ -355,7 +379,7 @@ def test_own_background_and_16_bits(tmp_path):
         cv2.imwrite(str(folder / f"bg{index}.png"), picture.astype(np.uint16) * 16)
         text = text.replace(f'"cam{index}.npy"', f'"cam{index}.npy"\nbackground = "bg{index}.png"')
     (folder / "recording.toml").write_text(text)
-    prepared = prepare(load_recording(folder), LocatingSettings(), tmp_path / "p")
+    prepared = prepare(load_recording(folder), QUICK, tmp_path / "p")
     assert all(frame.status == "ok" for frame in prepared)
     assert np.abs(prepared.log.centre - [centre(index) for index in range(10)]).max() * 90 < 3
     assert np.median(prepared[3].images) <= 3
