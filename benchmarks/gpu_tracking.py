@@ -194,7 +194,8 @@ def batches(sizes: tuple[int, ...] = SIZES, fused: bool = False) -> None:
             row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
         results.setdefault("batches", []).append(row)
         say(f"{slots:5d} slots{', fused' * fused}: {frames} frames in {seconds:.2f} s, "
-            f"{frames / seconds:.0f} frames/s, {1e3 * seconds / ticks:.2f} ms a tick, {row['iterations']:.1f} iterations, {error:.3f} px; "
+            f"{frames / seconds:.0f} frames/s, {1e3 * seconds / ticks:.2f} ms a tick, "
+            f"{row['iterations']:.1f} iterations, {error:.3f} px; "
             f"440,000 frames in {row['minutes_for_440000']:.2f} min; {evaluations / 1e9:.0f} G evaluations/s "
             f"({2 * evaluations / SPECIAL:.1%} of the special-function rate)")  # fmt: skip
         del batch, run
