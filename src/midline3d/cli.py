@@ -248,6 +248,32 @@ def calibrate(
         _say(Console(), {"the calibration": out})
 
 
+@app.command("refine-cameras")
+def refine_cameras(
+    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The new calibration: .json, or .toml for anipose.")],
+    seed: Seed = 0,
+    settings: SettingsFile = None,
+    as_json: Json = False,
+) -> None:
+    """A better calibration out of the recording itself: cameras and worm fitted together, with no board."""
+    from midline3d.calibration import save_calibration
+    from midline3d.refine import refine_cameras as refine
+    from midline3d.settings import load_settings
+
+    chosen = load_settings(settings)
+    with _working("give the same command again") as tick:
+        found = refine(recording, chosen, tick, seed)
+    save_calibration(found.calibration, out)
+    if as_json:
+        print(json.dumps(found.summary()))
+        return
+    console = Console()
+    for name, change in found.change_px.items():
+        console.print(f"{name}: changed by {change:.2f} px along the worm", highlight=False)
+    _say(console, {"the calibration": out})
+
+
 @app.command()
 def evaluate(
     result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],

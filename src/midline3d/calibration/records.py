@@ -66,6 +66,17 @@ class Calibration:
         )
         return rig.make_cameras(*stacked)
 
+    def with_cameras(self, cameras: rig.Cameras) -> Calibration:
+        """The same cameras with the rig's numbers: a refined calibration."""
+        changed = []
+        for place, camera in enumerate(self.cameras):
+            matrix = camera.matrix.copy()
+            matrix[0, 0], matrix[1, 1] = cameras.focal[0, place].tolist()
+            matrix[:2, 2] = cameras.centre[0, place].numpy()
+            rotation, translation = cameras.rotation[0, place].numpy(), cameras.translation[0, place].numpy()
+            changed.append(dataclasses.replace(camera, matrix=matrix, rotation=rotation, translation=translation))
+        return dataclasses.replace(self, cameras=tuple(changed))
+
 
 def make_calibration(cameras: list[Camera], units: str, source: str) -> Calibration:
     """Cameras of one file, checked together and brought to mm."""

@@ -13,7 +13,7 @@ from midline3d.recording.sources import Picture
 
 Array = NDArray[np.float64]
 
-POINTS = 4000
+POINTS = 2000
 """The steepest pixels of a background that are compared: more of them say no more."""
 FEWEST = 150
 """Fewer steep pixels than this are no dirt to hold on to."""

@@ -39,8 +39,8 @@ def brightness(picture: Field, background: Field, tone: Tone) -> float:
     """How bright a frame's light is against its background's: the median ratio, which neither worm nor dirt moves."""
     if tone.side == "bright":
         return 1.0  # a dark field has no light of its own to compare
-    behind = background[::4, ::4]
-    return float(np.median(picture[::4, ::4] / np.maximum(behind, np.float32(0.004 * tone.full)))) or 1.0
+    behind = background[::6, ::6]
+    return float(np.median(picture[::6, ::6] / np.maximum(behind, np.float32(0.004 * tone.full)))) or 1.0
 
 
 def white(pictures: list[Picture]) -> float:

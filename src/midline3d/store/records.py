@@ -22,6 +22,7 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "sigma": ("camera",),
     "iota": ("camera",),
     "rho": ("camera",),
+    "defocus": ("camera",),
     "shift": ("axis",),
     "loss": (),
 }
@@ -47,6 +48,8 @@ class FrameResult:
     """(camera,) px."""
     iota: Array | None = None
     rho: Array | None = None
+    defocus: Array | None = None
+    """(camera,) px of blur per mm of depth."""
     shift: Array | None = None
     """(axis,) px."""
     loss: float | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from midline3d.calibration import save_calibration
+from midline3d.cameras import Cameras
 from midline3d.recording import Prepared, Recording, load_recording, prepare
 from midline3d.recording.prepare import fingerprint_of
 from midline3d.settings import Settings, dump_settings
@@ -51,15 +52,16 @@ def reconstruct(job: Job, progress: Progress) -> Path:
     )
     header = _header(job, recording, prepared)
     with Result.start(job.out, header) as result:
-        # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
-        save_calibration(recording.calibration, job.out / "calibration.json")
         missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
         if missing:
-            _track(job, prepared, result, missing, progress)
+            cameras = _track(job, prepared, result, missing, progress)
+            # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
+            save_calibration(recording.calibration.with_cameras(cameras), job.out / "calibration.json")
         return result.consolidate()
 
 
-def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], progress: Progress) -> None:
+def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], progress: Progress) -> Cameras:
+    """Follows the animal through the missing frames; returns the rig as it was refined."""
     generator = torch.Generator().manual_seed(job.seed)
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
     beginning = begin(clip, generator, lambda doing: progress(doing, 0, 0))
@@ -75,6 +77,7 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
                 result.append(prepared.start + tracked.frame, _record(clip, tracked, beginning.head_odds))
                 done += 1
             progress("reconstructing", done, len(clip))
+    return clip.cameras
 
 
 def _keep_body(out: Path, clip: Clip, beginning: Beginning) -> None:
@@ -122,6 +125,7 @@ def _record(clip: Clip, tracked: Tracked, head_odds: float) -> FrameResult:
         sigma=state.sigma[0].cpu().numpy(),
         iota=(state.iota[0] / contrast).cpu().numpy(),
         rho=state.rho[0].cpu().numpy(),
+        defocus=state.defocus[0].cpu().numpy(),
         shift=state.shift[0].cpu().numpy(),
         loss=float(tracked.fit.energy[0]),
         loss_terms={name: float(value[0]) for name, value in tracked.fit.terms.items()},
