@@ -33,7 +33,7 @@ class Refinement:
 def refine_cameras(recording: Path, settings: Settings, progress: Progress, seed: int = 0) -> Refinement:
     """Turns and magnification of every camera, learned with the animal's body from frames of the recording.
 
-    The images of the frames' common centre stay where they are, and priors hold the common turn and magnification, which
+    The images of the common centre stay where they are; priors hold the common turn and magnification, which
     no image can tell.
     """
     opened = load_recording(recording)
