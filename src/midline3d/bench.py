@@ -34,7 +34,7 @@ from midline3d.state import FrameState
 from midline3d.synth.dirt import shifted
 from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
 from midline3d.tracking.batch import Batch, Followed, Reel, follow_all, record
-from midline3d.tracking.begin import Beginning, begin, first_state, start_frame
+from midline3d.tracking.begin import Beginning, begin, first_state, start_frames
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import follow
 
@@ -188,7 +188,7 @@ def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
     clip = drawn_clip(Plan("swim", frames), Settings(), where)
     generator = torch.Generator().manual_seed(0)
     report("searching for the worm in the first frame")
-    first = _timed(lambda: first_state(clip, start_frame(clip), generator), where, warm=False)
+    first = _timed(lambda: first_state(clip, start_frames(clip, 1)[0], generator), where, warm=False)
     beginning = begin(clip, torch.Generator().manual_seed(0), report)
     report("following the worm")
     figures = tracking_figures(beginning, device)

@@ -205,6 +205,9 @@ class StartSettings:
     """Steps over which the least length grows to its final value."""
     length: float = 0.3
     """mm, of the straight line that each begins as."""
+    tries: int = 3
+    """Frames that are begun from, each with starts and a body of its own; the one that explains all its frames best is
+    kept. In one frame an end may catch hold of a bubble that it is clear of in another."""
     polish: int = 3
     """Best starts that are then fitted to the end, head and tail either way."""
 

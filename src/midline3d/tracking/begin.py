@@ -13,7 +13,7 @@ from midline3d.cameras import scale
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body, Rig, SharedPrior, learn
 from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, fit, focused
+from midline3d.fitting.second_order import Problem, evaluate, fit, focused
 from midline3d.fitting.start import first_guesses
 from midline3d.rendering import Objective
 from midline3d.settings import BodySettings, SecondOrderSettings
@@ -35,6 +35,8 @@ class Beginning:
     """Of that frame, a batch of one."""
     body: Body
     taper: Profile
+    misfit: float
+    """Mean energy of the frames that the body was learned from, their images unmasked."""
     head_odds: float
     """Evidence that keypoint 0 is the head, in natural log odds."""
 
@@ -57,17 +59,19 @@ def problem_of(
 
 
 def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
-    """From nothing to a body and a first state."""
-    frame = start_frame(clip)
-    report(f"searching for the worm in frame {clip.prepared.start + frame}")
-    state, body = first_state(clip, frame, generator)
-    frames, states = rehearse(clip, frame, state, body, report)
-    report(f"learning the body from {len(frames)} frames")
-    return learned(clip, frames, states, body)
+    """From nothing to a body and a first state: begun from several frames, the best kept."""
+    tried = []
+    for frame in start_frames(clip, clip.settings.start.tries):
+        report(f"searching for the worm in frame {clip.prepared.start + frame}")
+        state, body = first_state(clip, frame, generator)
+        frames, states = rehearse(clip, frame, state, body, report)
+        report(f"learning the body from {len(frames)} frames")
+        tried.append(learned(clip, frames, states, body))
+    return min(tried, key=lambda beginning: beginning.misfit)
 
 
-def start_frame(clip: Clip) -> int:
-    """Of some frames spread over the first part, the one in which the animal is spread out most in all views."""
+def start_frames(clip: Clip, count: int) -> list[int]:
+    """Of some frames spread over the first part, those in which the animal is spread out most in all views."""
     found = clip.found
     if not found:
         raise InputError(
@@ -86,7 +90,13 @@ def start_frame(clip: Clip) -> int:
         marginal = weight.sum(axis)
         mean = (marginal * place).sum(-1) / mass
         spread = spread + (marginal * (place - mean[..., None]).square()).sum(-1) / mass
-    return some[int(spread.sum(1).argmax())]
+    order = spread.sum(1).argsort(descending=True).tolist()
+    chosen = [order[0]]
+    for other in order[1:]:
+        # Not its neighbour, which shows the same.
+        if len(chosen) < count and min(abs(other - known) for known in chosen) > 1:
+            chosen.append(other)
+    return [some[index] for index in chosen]
 
 
 def first_state(clip: Clip, frame: int, generator: torch.Generator) -> tuple[FrameState, Body]:
@@ -139,13 +149,19 @@ def learned(clip: Clip, frames: list[int], states: FrameState, body: Body) -> Be
     prior = shared_prior(settings.body, body, count, clip.cameras.count)
     result = learn(problem, rig, start, body, prior, settings.body.iterations)
     clip = replace(clip, cameras=result.cameras)
+    whole = body_taper(clip, some, result.body)
+    misfit = float(evaluate(problem_of(clip, some, whole, result.state, free), result.state).energy.mean())
     odds = head_odds(clip, frames, states, result.body)
     state, body = result.state, result.body
     if odds < 0:
         state, body = state.reversed(), replace(body, shape=reversed_shape(body.shape))
     best = count // 2
-    taper = body.profile(settings.curve.vertices, _scales(clip, some[best]), settings.pixels.floor)
-    return Beginning(clip, some[best], state[[best]], body, taper, abs(odds))
+    return Beginning(clip, some[best], state[[best]], body, body_taper(clip, some, body), misfit, abs(odds))
+
+
+def body_taper(clip: Clip, frames: list[int], body: Body) -> Profile:
+    """The body as the views of these frames magnify it."""
+    return body.profile(clip.settings.curve.vertices, _scales(clip, frames[0]), clip.settings.pixels.floor)
 
 
 def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
