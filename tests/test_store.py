@@ -99,6 +99,7 @@ def test_names_dimensions_and_attributes(tmp_path: Path) -> None:
         "sigma": ("time", "camera"),
         "iota": ("time", "camera"),
         "rho": ("time", "camera"),
+        "defocus": ("time", "camera"),
         "shift": ("time", "axis"),
         "loss": ("time",),
         "loss_pixels": ("time",),

@@ -11,7 +11,7 @@ from midline3d import Job, Plan, Settings, evaluate_truth, open_result, reconstr
 from midline3d.report import frame_figure, read_frame, telling_frame
 
 FRAMES = 8
-SETTINGS = replace(Settings(), start=replace(Settings().start, starts=5, steps=200, warm_up=120))
+SETTINGS = replace(Settings(), start=replace(Settings().start, tries=1, starts=5, steps=200, warm_up=120))
 
 
 def quiet(doing: str, done: int, total: int) -> None:
