@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from midline3d import compiled
+from midline3d.curve import rotation_exp, skew
 from midline3d.shapes import Float, Tensor
 
 
@@ -106,7 +107,7 @@ def refined(cameras: Cameras, change: Float[Tensor, "camera 4"], pivot: Float[Te
 
     The pivot's images stay where they are: what is left of a calibration error there are the relative shifts.
     """
-    turn = torch.linalg.matrix_exp(_skew(change[:, :3]))
+    turn = rotation_exp(change[:, :3])
     at = (cameras.rotation @ pivot[:, None]).squeeze(-1) + cameras.translation
     rotation = turn @ cameras.rotation
     plane = at[..., :2] / at[..., 2:]
@@ -130,7 +131,7 @@ def refinement_jacobian(
     depth = in_camera[..., 2:]
     focal = cameras.focal[:, :, None]
     plane = in_camera[..., :2] / depth
-    moved = -_skew(arm)
+    moved = -skew(arm)
     turned = (moved[..., :2, :] - plane[..., None] * moved[..., 2:, :]) * (focal / depth)[..., None]
     grown = focal * (plane - (at[..., :2] / at[..., 2:])[:, :, None])
     return torch.cat([turned, grown[..., None]], -1)
@@ -233,10 +234,3 @@ def _distortion_jacobian(
     xy = slope * x * y + 2 * p1 * x + 2 * p2 * y
     aspect = (focal[..., 0] / focal[..., 1])[:, :, None]
     return torch.stack([torch.stack([xx, xy * aspect], -1), torch.stack([xy / aspect, yy], -1)], -2)
-
-
-def _skew(vector: Float[Tensor, "*any 3"]) -> Float[Tensor, "*any 3 3"]:
-    """The matrix of v x, the cross product with v."""
-    x, y, z = vector.unbind(-1)
-    zero = torch.zeros_like(x)
-    return torch.stack([torch.stack(row, -1) for row in ([zero, -z, y], [z, zero, -x], [-y, x, zero])], -2)

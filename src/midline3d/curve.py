@@ -197,10 +197,10 @@ def _quaternion_matrix(quaternions: Float[Tensor, "*any 4"]) -> Float[Tensor, "*
 def rotation_exp(turn: Float[Tensor, "batch 3"]) -> Float[Tensor, "batch 3 3"]:
     """Rotation matrix of a rotation vector of any size."""
     angle = turn.norm(dim=-1)[..., None, None]
-    skew = _skew(turn)
+    across = skew(turn)
     # Rodrigues: sin(a) / a and (1 - cos(a)) / a^2, neither of which loses digits at small angles.
     once, twice = torch.sinc(angle / torch.pi), torch.sinc(angle / (2 * torch.pi)).square() / 2
-    return torch.eye(3, dtype=turn.dtype, device=turn.device) + once * skew + twice * (skew @ skew)
+    return torch.eye(3, dtype=turn.dtype, device=turn.device) + once * across + twice * (across @ across)
 
 
 def orthonormal(frame: Float[Tensor, "batch 3 3"]) -> Float[Tensor, "batch 3 3"]:
@@ -238,11 +238,11 @@ def _least_rotation(old: Float[Tensor, "batch 3"], new: Float[Tensor, "batch 3"]
     """The rotation about old x new that turns old into new (for tangents less than half a turn apart)."""
     axis = torch.linalg.cross(old, new)
     cosine = (old * new).sum(-1)[:, None, None]
-    skew = _skew(axis)
-    return torch.eye(3, dtype=old.dtype, device=old.device) + skew + skew @ skew / (1 + cosine)
+    across = skew(axis)
+    return torch.eye(3, dtype=old.dtype, device=old.device) + across + across @ across / (1 + cosine)
 
 
-def _skew(vector: Float[Tensor, "*any 3"]) -> Float[Tensor, "*any 3 3"]:
+def skew(vector: Float[Tensor, "*any 3"]) -> Float[Tensor, "*any 3 3"]:
     """The matrix of v x, the cross product with v."""
     x, y, z = vector.unbind(-1)
     zero = torch.zeros_like(x)
