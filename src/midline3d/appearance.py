@@ -7,8 +7,10 @@ animal's own: its width and opacity along the body, learned once per recording, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 
 from midline3d.cameras import Cameras, depths
@@ -81,6 +83,11 @@ class PaperTaper:
         )
 
 
+KNOTS = (0.0, 0.04, 0.09, 0.16, 0.27, 0.5, 0.73, 0.84, 0.91, 0.96, 1.0)
+"""Where along the body the tissue's opacity is told: closely near the tips. A clear head that ends bluntly is dim and
+then gone; with knots wide apart it can only be drawn as one that fades, and then it is drawn too long."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """The numbers that say how the body tapers and how its opacity runs. All are tensors, so that they can be fitted.
@@ -100,22 +107,24 @@ class Shape:
     depth: Float[Tensor, "*slot"]
     """How the image darkens with the length of light's way through the body: to this power."""
     tissue: Float[Tensor, "*row knot"]
-    """log of the opacity against an even tissue, at knots equally spaced from tip to tip."""
+    """log of the opacity against an even tissue, at the places `KNOTS`."""
 
     def profile(
         self, place: Float[Tensor, " vertex"], lost: Float[Tensor, "*any 2"]
     ) -> tuple[Float[Tensor, "*any vertex"], Float[Tensor, "*any vertex"]]:
-        """Width and opacity at places along the body, as shares of its middle's; `lost` goes off at head and tail."""
+        """Width and opacity at equal steps from tip to tip, as shares of the middle's; `lost` goes off at both ends."""
         head = _end(place - lost[..., :1], self.head_share, self.head_bluntness)
         tail = _end(1 - place - lost[..., 1:], self.tail_share, self.tail_bluntness)
-        tissue = (self.tissue @ _hats(place, self.tissue.shape[-1]).mT).exp()
+        tissue = (self.tissue @ _hats(len(place), place.dtype, place.device).mT).exp()
         return head * tail, head**self.head_opacity * tail**self.tail_opacity * tissue
 
 
-def _hats(place: Tensor, knots: int) -> Tensor:
-    """Piecewise linear interpolation from knots over [0, 1], as a matrix."""
-    at = torch.linspace(0, 1, knots, dtype=place.dtype, device=place.device)
-    return (1 - (place[..., None] - at).abs() * (knots - 1)).clamp(min=0)
+@lru_cache(maxsize=8)
+def _hats(vertices: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Piecewise linear interpolation from the knots to equal steps over [0, 1], as a (vertex, knot) matrix."""
+    steps = np.linspace(0, 1, vertices)
+    hats = np.stack([np.interp(steps, KNOTS, hat) for hat in np.eye(len(KNOTS))], 1)
+    return torch.from_numpy(hats).to(dtype).to(device)
 
 
 def _end(place: Tensor, share: Tensor, bluntness: Tensor) -> Tensor:

@@ -224,23 +224,28 @@ class BodySettings:
     sure: float = 0.04
     """Weight of the priors: a standard deviation costs as much as 0.4 of squared residual in every frame. What the
     model gets wrong is no noise that averages out over frames: with weaker priors it pulls at the tips."""
-    share: float = 0.2
-    share_spread: float = 0.3
+    head_share: float = 0.17
+    """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
+    are tried, and the better one tells head from tail."""
+    head_share_spread: float = 0.15
     """Standard deviation of the logarithm, here and below."""
-    bluntness: float = 0.7
-    bluntness_spread: float = 0.35
+    head_bluntness: float = 0.55
+    head_bluntness_spread: float = 0.15
+    tail_share: float = 0.28
+    tail_share_spread: float = 0.2
+    tail_bluntness: float = 0.85
+    tail_bluntness_spread: float = 0.25
     opacity: float = 1.0
-    opacity_spread: float = 0.3
+    opacity_spread: float = 0.2
     depth: float = 0.5
     """Absorption saturates: twice the way through the body is not twice as dark."""
     depth_spread: float = 0.3
     sharp: float = 0.019
     """sigma of the body's middle in perfect focus, as a share of the length: a worm is 15 times as long as thick."""
     sharp_spread: float = 0.2
-    knots: int = 9
+    tissue_spread: float = 0.3
     """Of the tissue's opacity along the body."""
-    tissue_spread: float = 0.2
-    tip_spread: float = 0.1
+    tip_spread: float = 0.15
     """Of the tissue at the very tips, where it could not be told from the taper."""
     turn_spread: float = 0.01
     """rad, by which a camera may be turned against its calibration."""

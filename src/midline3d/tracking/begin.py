@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from midline3d.appearance import PaperTaper, Profile, Shape
+from midline3d.appearance import KNOTS, PaperTaper, Profile
 from midline3d.cameras import scale
 from midline3d.errors import InputError
-from midline3d.fitting.body import Body, Rig, SharedPrior, learn
+from midline3d.fitting.body import Body, Learned, Rig, SharedPrior, learn
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, evaluate, fit, focused
 from midline3d.fitting.start import first_guesses
@@ -35,8 +35,6 @@ class Beginning:
     """Of that frame, a batch of one."""
     body: Body
     taper: Profile
-    misfit: float
-    """Mean energy of the frames that the body was learned from, their images unmasked."""
     head_odds: float
     """Evidence that keypoint 0 is the head, in natural log odds."""
 
@@ -58,16 +56,48 @@ def problem_of(
     )
 
 
+@dataclass(frozen=True)
+class Rehearsal:
+    """The frames that the animal was followed through to learn from, and its states there."""
+
+    frames: list[int]
+    states: FrameState
+
+    def reversed(self) -> Rehearsal:
+        return Rehearsal(self.frames, self.states.reversed())
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a choice of a rehearsal's frames have taught, keypoint 0 taken for the head."""
+
+    clip: Clip
+    """With the cameras refined."""
+    frames: list[int]
+    result: Learned
+    misfit: float
+    """Mean energy of the frames, their images unmasked."""
+
+
 def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
-    """From nothing to a body and a first state: begun from several frames, the best kept."""
+    """From nothing to a body and a first state: begun from several frames, the best kept, the head put first."""
     tried = []
     for frame in start_frames(clip, clip.settings.start.tries):
         report(f"searching for the worm in frame {clip.prepared.start + frame}")
-        state, body = first_state(clip, frame, generator)
-        frames, states = rehearse(clip, frame, state, body, report)
-        report(f"learning the body from {len(frames)} frames")
-        tried.append(learned(clip, frames, states, body))
-    return min(tried, key=lambda beginning: beginning.misfit)
+        rehearsal = rehearse(clip, frame, first_state(clip, frame, generator), report)
+        report(f"learning the body from {len(rehearsal.frames)} frames")
+        tried.append((rehearsal, learned(clip, rehearsal)))
+    rehearsal, lesson = min(tried, key=lambda each: each[1].misfit)
+    report("telling head from tail")
+    turned = learned(clip, rehearsal.reversed())
+    odds = (turned.result.energy - lesson.result.energy) / 2 + forward_odds(clip, rehearsal)
+    return beginning_of(lesson if odds >= 0 else turned, abs(odds))
+
+
+def beginning_of(lesson: Lesson, odds: float) -> Beginning:
+    result, clip, middle = lesson.result, lesson.clip, len(lesson.frames) // 2
+    taper = body_taper(clip, lesson.frames[0], result.body)
+    return Beginning(clip, lesson.frames[middle], result.state[[middle]], result.body, taper, odds)
 
 
 def start_frames(clip: Clip, count: int) -> list[int]:
@@ -99,28 +129,27 @@ def start_frames(clip: Clip, count: int) -> list[int]:
     return [some[index] for index in chosen]
 
 
-def first_state(clip: Clip, frame: int, generator: torch.Generator) -> tuple[FrameState, Body]:
-    """The best of many random starts in one frame, fitted to the end with an average animal's body."""
+def first_state(clip: Clip, frame: int, generator: torch.Generator) -> FrameState:
+    """The best of many random starts in one frame, fitted to the end as an average animal, either way round."""
     settings = clip.settings
     unit = clip.views([frame], 1.0)
     paper = PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min)
     guesses, _ = first_guesses(unit, paper, settings, clip.bounds(1.0), generator)
     best = guesses[slice(0, settings.start.polish)]
     best = replace(best, iota=best.iota * settings.pixels.contrast)
-    body = average_body(settings.body, best.length[0])
-    taper = body.profile(settings.curve.vertices, _scales(clip, frame), settings.pixels.floor)
-    free = replace(settings.second_order, keep_length=0.0)
-    problem = problem_of(clip, [frame] * len(best), taper, best, free)
-    rough = fit(problem, best, settings.second_order.first_iterations).state
-    done = fit(focused(problem, rough), rough, settings.second_order.first_iterations)
-    winner = int(done.energy.argmin())
-    return done.state[[winner]], average_body(settings.body, done.state.length[winner])
+    taper = body_taper(clip, frame, average_body(settings.body, best.length[0]))
+    free, most = replace(settings.second_order, keep_length=0.0), settings.second_order.first_iterations
+    rough = fit(problem_of(clip, [frame] * len(best), taper, best, free), best, most)
+    winner = rough.state[[int(rough.energy.argmin())]]
+    ways = merged([winner, winner.reversed()])
+    done = fit(focused(problem_of(clip, [frame] * 2, taper, ways, free), ways), ways, most)
+    return done.state[[int(done.energy.argmin())]]
 
 
-def rehearse(clip: Clip, frame: int, state: FrameState, body: Body, report: Report) -> tuple[list[int], FrameState]:
+def rehearse(clip: Clip, frame: int, state: FrameState, report: Report) -> Rehearsal:
     """Follow the animal through the frames that its body is learned from, both ways from the first."""
     settings = clip.settings
-    taper = body.profile(settings.curve.vertices, _scales(clip, frame), settings.pixels.floor)
+    taper = body_taper(clip, frame, average_body(settings.body, state.length[0]))
     # The length may still change, but not from one frame to the next by what a hidden tail would gain.
     weights = replace(settings.second_order, keep_length=settings.second_order.keep_length * 1e-2)
     states = {frame: state}
@@ -132,83 +161,63 @@ def rehearse(clip: Clip, frame: int, state: FrameState, body: Body, report: Repo
         states[other] = fit(problem, start, weights.iterations).state
         report(f"rehearsing {len(states)} of {len(near)} frames")
     frames = sorted(states)
-    return frames, merged([states[other] for other in frames])
+    return Rehearsal(frames, merged([states[other] for other in frames]))
 
 
-def learned(clip: Clip, frames: list[int], states: FrameState, body: Body) -> Beginning:
-    """The body and the cameras from a choice of the rehearsed frames, and all turned so that the head comes first."""
-    settings = clip.settings
+def learned(clip: Clip, rehearsal: Rehearsal) -> Lesson:
+    """The body and the cameras from a choice of the rehearsed frames."""
+    settings, frames, states = clip.settings, rehearsal.frames, rehearsal.states
     count = min(settings.body.frames, len(frames))
     chosen = np.linspace(0, len(frames) - 1, count).round().astype(int).tolist()
     some, start = [frames[place] for place in chosen], states[chosen]
     body = average_body(settings.body, states.length.median())
-    taper = body.profile(settings.curve.vertices, _scales(clip, some[0]), settings.pixels.floor)
     free = replace(settings.second_order, keep_length=0.0)
-    problem = focused(problem_of(clip, some, taper, start, free), start)
+    problem = focused(problem_of(clip, some, body_taper(clip, some[0], body), start, free), start)
     rig = Rig(clip.cameras, clip.centres(some), clip.origins(some))
     prior = shared_prior(settings.body, body, count, clip.cameras.count)
     result = learn(problem, rig, start, body, prior, settings.body.iterations)
     clip = replace(clip, cameras=result.cameras)
-    whole = body_taper(clip, some, result.body)
-    misfit = float(evaluate(problem_of(clip, some, whole, result.state, free), result.state).energy.mean())
-    odds = head_odds(clip, frames, states, result.body)
-    state, body = result.state, result.body
-    if odds < 0:
-        state, body = state.reversed(), replace(body, shape=reversed_shape(body.shape))
-    best = count // 2
-    return Beginning(clip, some[best], state[[best]], body, body_taper(clip, some, body), misfit, abs(odds))
+    whole = problem_of(clip, some, body_taper(clip, some[0], result.body), result.state, free)
+    return Lesson(clip, some, result, float(evaluate(whole, result.state).energy.mean()))
 
 
-def body_taper(clip: Clip, frames: list[int], body: Body) -> Profile:
-    """The body as the views of these frames magnify it."""
-    return body.profile(clip.settings.curve.vertices, _scales(clip, frames[0]), clip.settings.pixels.floor)
+def body_taper(clip: Clip, frame: int, body: Body) -> Profile:
+    """The body as the views of a frame magnify it."""
+    views = clip.views([frame], 1.0)
+    magnification = scale(views.cameras, torch.zeros(1, 1, 3, device=clip.device))[0]
+    return body.profile(clip.settings.curve.vertices, magnification, clip.settings.pixels.floor)
 
 
 def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
-    """An animal as it may be before it is seen, alike at both ends."""
-    share, blunt, opacity = settings.share, settings.bluntness, settings.opacity
-    numbers = torch.tensor([share, blunt, share, blunt, opacity, opacity, settings.depth]).log().to(length)
-    tissue = torch.zeros(settings.knots).to(length)
+    """An animal as it may be before it is seen."""
+    head, tail = (settings.head_share, settings.head_bluntness), (settings.tail_share, settings.tail_bluntness)
+    numbers = torch.tensor([*head, *tail, settings.opacity, settings.opacity, settings.depth]).log().to(length)
+    tissue = torch.zeros(len(KNOTS)).to(length)
     return Body.of(torch.cat([tissue, numbers, torch.stack([settings.sharp * length, length]).log()]))
 
 
 def shared_prior(settings: BodySettings, body: Body, frames: int, cameras: int) -> SharedPrior:
     middle = body.numbers()
-    tissue = [settings.tissue_spread] * settings.knots
-    tissue[0] = tissue[-1] = settings.tip_spread
-    taper = [settings.share_spread, settings.bluntness_spread] * 2 + [settings.opacity_spread] * 2
+    tissue = [settings.tip_spread, *[settings.tissue_spread] * (len(KNOTS) - 2), settings.tip_spread]
+    head = [settings.head_share_spread, settings.head_bluntness_spread]
+    tail = [settings.tail_share_spread, settings.tail_bluntness_spread]
+    opacity = [settings.opacity_spread] * 2
     rig = ([settings.turn_spread] * 3 + [settings.magnification_spread]) * cameras
     # The length itself is free: any lies within a factor of e^10.
-    spread = [*rig, *tissue, *taper, settings.depth_spread, settings.sharp_spread, 10.0]
+    spread = [*rig, *tissue, *head, *tail, *opacity, settings.depth_spread, settings.sharp_spread, 10.0]
     weight = settings.sure * frames / torch.tensor(spread).to(middle).square()
     return SharedPrior(torch.cat([torch.zeros(len(rig)).to(middle), middle]), weight)
 
 
-def head_odds(clip: Clip, frames: list[int], states: FrameState, body: Body) -> float:
-    """How much speaks for keypoint 0 being the head: it is the blunter end, and worms mostly go forwards."""
-    place = torch.linspace(0, 1, states.vertices, device=clip.device)
-    width, opacity = body.shape.profile(place, torch.zeros(2, device=clip.device))
-    mass = width.square() * opacity
-    near = max(1, states.vertices // 10)
-    blunter = float((mass[:near].sum() / mass[-near:].sum()).log())
-    world = clip.world(states, frames)
-    steps = np.diff(frames)
+def forward_odds(clip: Clip, rehearsal: Rehearsal) -> float:
+    """How much the motion speaks for keypoint 0 being the head, in natural log odds: worms mostly go forwards."""
+    states, steps = rehearsal.states, np.diff(rehearsal.frames)
+    if not (steps == 1).any():
+        return 0.0
+    world = clip.world(states, rehearsal.frames)
     middle = slice(states.vertices // 4, 3 * states.vertices // 4)
     tangent = states.frames[:-1, middle, :, 0].double().cpu()
     forward = -((world[1:, middle] - world[:-1, middle]) * tangent).sum(-1).mean(1).numpy()
-    forward = forward[steps == 1] / float(body.length) if (steps == 1).any() else np.zeros(1)
+    forward = forward[steps == 1] / float(states.length.median())
     spread = forward.std() / np.sqrt(len(forward)) + 1e-3
-    return 6.0 * blunter + float(np.clip(forward.mean() / spread, -3, 3))
-
-
-def reversed_shape(shape: Shape) -> Shape:
-    values = {item.name: getattr(shape, item.name) for item in fields(Shape)}
-    for part in ("share", "bluntness", "opacity"):
-        values[f"head_{part}"], values[f"tail_{part}"] = values[f"tail_{part}"], values[f"head_{part}"]
-    return Shape(**{**values, "tissue": shape.tissue.flip(0)})
-
-
-def _scales(clip: Clip, frame: int) -> Float[Tensor, " camera"]:
-    """Magnification of every view, px per mm."""
-    views = clip.views([frame], 1.0)
-    return scale(views.cameras, torch.zeros(1, 1, 3, device=clip.device))[0]
+    return float(np.clip(forward.mean() / spread, -3, 3))
