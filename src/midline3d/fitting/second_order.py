@@ -21,6 +21,10 @@ MOST_LOG_LENGTH, MOST_LOG_LOOK = 0.1, 0.3
 """What one step may change at most in the logarithms of the length and of the views' sigma, iota and rho."""
 
 
+TERMS = ("pixels", "curvature", "temporal")
+"""Of the energy."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """A batch of frames to fit, and everything that stays fixed while they are."""
@@ -49,9 +53,7 @@ class Problem:
     @cached_property
     def keeping(self) -> Float[Tensor, " kept"]:
         """Weights of what `_kept` returns."""
-        weights, layout = self.weights, self.layout
-        each = [(1, weights.keep_length), (layout.axes, weights.keep_shift), (4 * layout.cameras, weights.keep_look)]
-        return torch.cat([self.basis.matrix.new_full((count,), weight) for count, weight in each])
+        return _keeping(self.basis, self.weights, self.layout)
 
     @cached_property
     def prior_hessian(self) -> Float[Tensor, "unknown unknown"]:
@@ -81,6 +83,10 @@ class Fit:
     shares: Float[Tensor, "batch vertex"]
     iterations: Int[Tensor, " batch"]
 
+    def __getitem__(self, index: list[int]) -> Fit:
+        terms = {name: value[index] for name, value in self.terms.items()}
+        return Fit(self.state[index], self.energy[index], terms, self.shares[index], self.iterations[index])
+
 
 def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     seen = optics(problem.views.cameras, state.points, state.frames[..., 0])
@@ -88,14 +94,14 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     centre = project(problem.views.cameras, state.points, state.shift)
     pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.shares, problem.objective)
     energy, terms, gradient = _energies(problem, state, pixels.loss)
-    named = dict(zip(("pixels", "curvature", "temporal"), terms.unbind(), strict=True))
+    named = dict(zip(TERMS, terms.unbind(), strict=True))
     return Evaluation(state, look, pixels, energy, named, gradient)
 
 
 def _energies(
     problem: Problem, state: FrameState, losses: Float[Tensor, "batch camera"]
 ) -> tuple[Float[Tensor, " batch"], Float[Tensor, "term batch"], Float[Tensor, "batch unknown"]]:
-    """The energy, its terms (pixels, curvature, temporal), and the gradient of the last two."""
+    """The energy, its `TERMS`, and the gradient of the last two."""
     curvature, weight = state.curvature.mT.flatten(1), problem.weights.pixels
     # A row for each direction of each frame, and one matrix: a product of batches costs ten times as much.
     slope = (curvature.view(-1, state.vertices) @ problem.stiffness).view(len(state), 2, -1)
@@ -245,6 +251,12 @@ def _stiffness(basis: Basis, smoothness: float, size: float) -> Float[Tensor, "v
     smooth = smoothness * (first.mT @ first + second.mT @ second / 2)
     whole = (smooth + size * eye) / (count - 1) ** 2
     return torch.cat([whole, whole @ matrix], 1)
+
+
+@lru_cache(maxsize=8)
+def _keeping(basis: Basis, weights: SecondOrderSettings, layout: Layout) -> Float[Tensor, " kept"]:
+    each = [(1, weights.keep_length), (layout.axes, weights.keep_shift), (4 * layout.cameras, weights.keep_look)]
+    return torch.cat([basis.matrix.new_full((count,), weight) for count, weight in each])
 
 
 def _kept(problem: Problem, state: FrameState) -> Float[Tensor, "batch kept"]:
