@@ -90,7 +90,7 @@ def derive_places(
     if block == tl.num_programs(1) - 1:
         for i in tl.static_range(3):
             for j in tl.static_range(3):
-                tl.store(out + i * unknowns + j, tl.full((PADDED,), i == j, tl.float32), mask=counts)
+                tl.store(out + i * unknowns + j, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
         for way in tl.static_range(2):
             about = frames + 9 * middle + 1 + way
             tx, ty, tz = cross(tl.load(about), tl.load(about + 3), tl.load(about + 6), x, y, z)
