@@ -49,7 +49,7 @@ def test_slots_find_what_following_finds(beginning: Beginning) -> None:
 
 
 def test_a_slot_does_not_mind_its_neighbours(beginning: Beginning) -> None:
-    """Neither those that finish earlier nor those that wait for a place; matrix products round as their batch is large."""
+    """Neither those that finish earlier nor those that wait for a place, but for rounding."""
     way = max(Reel.ways(beginning), key=lambda way: len(way.frames))
     short = replace(way, frames=way.frames[:1])
     (alone,) = follow_all([way], CPU)

@@ -1,6 +1,7 @@
 """Whole recordings, end to end: simulated, reconstructed, measured."""
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,8 @@ def test_a_run_ahead_of_its_judgement_gives_the_same_and_is_resumed(
     recording: Path, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, but here."""
-    monkeypatch.setattr("midline3d.tracking.reconstruct.track_ways", follow_ways)
+    # By its name: the package has a function of the same one.
+    monkeypatch.setattr(import_module("midline3d.tracking.reconstruct"), "track_ways", follow_ways)
 
     def interrupt(doing: str, done: int, total: int) -> None:
         if doing == "reconstructing" and done == 5:
