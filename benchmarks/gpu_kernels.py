@@ -250,12 +250,12 @@ def kernels() -> None:
 
 
 def tuning() -> None:
-    """products with other program shapes: tiles change the pixel pass alone, blocks and skip the blob pass alone."""
+    """products with other program shapes: tiles change the pixel pass alone, blocks the blob pass alone."""
     start = time.perf_counter()
     for batch in TUNED:
         work = worms(batch)
         tiles = [replace(Triton(), tile=tile, tile_warps=warps) for tile, warps in TILES]
-        blocks = [replace(Triton(), block=b, blob_warps=w, skip=skip) for b, w in BLOCKS for skip in (True, False)]
+        blocks = [replace(Triton(), block=b, blob_warps=w) for b, w in BLOCKS]
         for kind, bodies in (("tile", tiles), ("block", blocks)):
             found = []
             for body in bodies[:2] if TINY else bodies:

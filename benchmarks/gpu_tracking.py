@@ -1,9 +1,11 @@
 """Follows simulated clips on a GPU: the same midlines as on the CPU, one recording alone, and many clips at once.
 
+    python3 setup.py build_ext --inplace
     PYTHONPATH=src python3 benchmarks/gpu_tracking.py [results.json] [--tiny]
 
-Clips are drawn and begun (first frame, body) on all CPU cores first; that is not timed. Every section stands alone: one
-that fails prints its traceback and the others go on. --tiny runs the same script on the CPU; its timings mean nothing.
+Clips are drawn and begun (first frame, body) on all CPU cores first, by the compiled code that the first line builds;
+that is not timed. Every section stands alone: one that fails prints its traceback and the others go on. --tiny runs the
+same script on the CPU; its timings mean nothing.
 """
 
 from __future__ import annotations
@@ -16,32 +18,40 @@ import sys
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from midline3d import bench, compiled, fused
 from midline3d.bench import drawn_clip, midline_error, pixels_of, run_batch
 from midline3d.evaluate import distance_to_polyline
-from midline3d.fitting.second_order import evaluate, moved, normal_equations, solve
-from midline3d.rendering import reach
+from midline3d.fitting.second_order import Fit, evaluate, moved, normal_equations, solve
+from midline3d.rendering import Reference, products, reach
 from midline3d.settings import Settings
 from midline3d.state import FrameState, merged
 from midline3d.synth.scene import Plan
 from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning, begin
-from midline3d.tracking.follow import follow
+from midline3d.tracking.follow import Tracked, follow
+from midline3d.tracking.ways import follow_ways
 
 TINY = "--tiny" in sys.argv
+CPU = torch.device("cpu")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-CLIPS, FRAMES = (2, 6) if TINY else (16, 80)
-SIZES = (2, 4) if TINY else (64, 256, 512, 1024)
+CLIPS, FRAMES = (2, 6) if TINY else (32, 100)
+SLOTS = (4,) if TINY else (256, 512, 1024)
+"""Reels followed at once. A clip of 100 frames is two reels: at 512 slots that is 25,600 frames."""
 PAPER = 440_000
 """Frames of the paper's data set."""
-SPECIAL = 132 * 4 * 4 * 1.98e9
-"""Exponentials and the like that the chip takes at most in a second: 16 a cycle on each of 132 multiprocessors."""
+SPECIAL = 132 * 16 * 1.98e9
+"""Exponentials and the like that an H200 takes at most in a second: 16 a cycle on each of 132 multiprocessors."""
+MATRIX = 495e12
+"""Operations a second that its matrix units do at most on float32 cut to TF32, without sparsity."""
+PROTOTYPE = 400e9
+"""Evaluations a second of the first, untuned kernel."""
 
 results: dict = {"device": str(DEVICE)}
 table: list[str] = []
@@ -63,6 +73,11 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
+def wait() -> None:
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+
+
 # --- the work ---------------------------------------------------------------------------------------------------------
 
 
@@ -70,19 +85,22 @@ def clip_of(seed: int) -> bytes | str:
     """One clip drawn and begun, on one core."""
     torch.set_num_threads(1)
     settings = Settings()
+    settings = replace(settings, start=replace(settings.start, tries=1))
     if TINY:
         settings = replace(settings, start=replace(settings.start, starts=4, steps=160, warm_up=100))
     try:
-        clip = drawn_clip(Plan("swim", FRAMES, size=512, seed=seed), settings, torch.device("cpu"))
+        clip = drawn_clip(Plan("swim", FRAMES, size=512, seed=seed), settings, CPU)
         return pickle.dumps(begin(clip, torch.Generator().manual_seed(seed), lambda doing: None))
     except Exception as fault:
         return f"clip {seed}: {type(fault).__name__}: {fault}"
 
 
 def clips() -> None:
+    if not compiled.takes(torch.zeros(1)):
+        say("the compiled functions are missing: run `python3 setup.py build_ext --inplace` first")
     cores = 2 if TINY else os.cpu_count() or 1
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
-        for outcome in pool.imap(clip_of, range(CLIPS), chunksize=1):
+        for outcome in pool.imap_unordered(clip_of, range(CLIPS), chunksize=1):
             if isinstance(outcome, bytes):
                 begun.append(pickle.loads(outcome))
             else:
@@ -90,133 +108,269 @@ def clips() -> None:
     say(f"{len(begun)} of {CLIPS} clips drawn and begun, {FRAMES} frames each, three views of 200 px, 128 vertices")
 
 
+def on_device(beginning: Beginning) -> Beginning:
+    """As `begin` leaves it where the clip itself lies on the device."""
+    taper, clip = beginning.taper, beginning.clip
+    shape = type(taper.shape)(**{name: value.to(DEVICE) for name, value in vars(taper.shape).items()})
+    return replace(
+        beginning,
+        clip=replace(clip, device=DEVICE, brightness=clip.brightness.to(DEVICE)),
+        state=beginning.state.to(DEVICE),
+        taper=replace(taper, shape=shape, sharp=taper.sharp.to(DEVICE), length=taper.length.to(DEVICE)),
+    )
+
+
 def reels(slots: int) -> list[Reel]:
-    """Both ways of every clip, over and over until the slots are full; every copy gets its own noise."""
-    ways = [way for beginning in begun for way in Reel.ways(beginning)]
-    ways = sorted(ways, key=lambda way: -len(way.frames))
+    """Both ways of every clip, over and over until the slots are full, the long ones first."""
+    ways = sorted((way for beginning in begun for way in Reel.ways(beginning)), key=lambda way: -len(way.frames))
     return [ways[slot % len(ways)] for slot in range(slots)]
 
 
-def noisy(batch: Batch, distinct: int) -> None:
-    """Grey levels of -2 to 2 added to what is seen of the worm and its noise in every copy but the first."""
+def varied(batch: Batch) -> None:
+    """Other pictures in every slot: -2 to 2 grey levels added where there is anything, and 0.94 to 1.06 as bright."""
     generator = torch.Generator(DEVICE).manual_seed(1)
-    for slot in range(distinct, len(batch.reels)):
-        first, last = int(batch.film.first[slot]), int(batch.film.last[slot])
-        part = batch.film.images[first : last + 1]
-        noise = torch.randint(-2, 3, part.shape, generator=generator, device=DEVICE, dtype=torch.int16)
-        part.copy_(torch.where(part > 0, part + noise, 0).clamp(0, 255).to(torch.uint8))
+    for slot, reel in enumerate(batch.reels):
+        first = int(batch.film.first[slot])
+        part = batch.film.images[first : first + len(reel.frames)]
+        noise = torch.randint(-2, 3, part.shape, generator=generator, device=DEVICE)
+        bright = 0.94 + 0.12 * torch.rand((), generator=generator, device=DEVICE)
+        part.copy_(torch.where(part > 0, part * bright + noise, 0.0).clamp(0, 255).to(torch.uint8))
 
 
-# --- sections ---------------------------------------------------------------------------------------------------------
+# --- the same answer --------------------------------------------------------------------------------------------------
+
+
+def fused_parity() -> None:
+    """Every function of a step on the device against float64 on the CPU; what cannot run is not used further on."""
+    batch = Batch(reels(2 if TINY else 8), DEVICE)
+    with torch.no_grad():
+        for _ in range(3):
+            batch.tick()
+        problem, state = batch.problem, batch._unpacked(batch._kept[:-1])
+        at = evaluate(problem, state)
+        system = normal_equations(problem, at)
+        step = torch.randn(len(state), problem.layout.count, device=DEVICE) * 1e-2
+        there = moved(problem, state, step)
+        right_problem = as_double(problem)
+        right = evaluate_double(right_problem, as_double(state))
+        exact = normal_equations(right_problem, right)
+        onward = moved(right_problem, as_double(state), step.double().cpu())
+    size = torch.diagonal(exact.hessian, dim1=1, dim2=2).sqrt()
+    hessian = (system.hessian.double().cpu() - exact.hessian) / size[:, :, None] / size[:, None]
+    gradient = (system.gradient.double().cpu() - exact.gradient) / size
+    rows = {
+        "energy": relative(at.energy, right.energy),
+        "sigma": relative(at.look.sigma, right.look.sigma),
+        "iota": relative(at.look.iota, right.look.iota),
+        "gram": relative(at.products.gram, right.products.gram),
+        "slope": relative(at.products.slope, right.products.slope),
+        "points after a step": relative(there.points, onward.points),
+        "frames after a step": relative(there.frames, onward.frames),
+        "H (diagonal 1)": float(hessian.abs().max()),
+        "g (diagonal 1)": float(gradient.abs().max()),
+    }
+    results["against float64"] = rows
+    say(f"{DEVICE} against float64: " + ", ".join(f"{name} {value:.1e}" for name, value in rows.items()))
+
+
+def evaluate_double(problem, state):
+    """`evaluate` with the reference renderer."""
+    from unittest.mock import patch
+
+    from midline3d.fitting import second_order
+
+    def slowly(blobs, images, shares, objective):
+        return products(blobs, images, shares, objective, Reference())
+
+    with patch.object(second_order, "products", slowly):
+        return evaluate(problem, state)
+
+
+def relative(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual.double().cpu() - expected).abs().max() / expected.abs().max())
+
+
+def as_double(value):
+    """A record, however deep, in float64 on the CPU."""
+    if isinstance(value, torch.Tensor):
+        return value.double().cpu() if value.is_floating_point() else value.cpu()
+    if isinstance(value, FrameState) or hasattr(value, "__dataclass_fields__"):
+        names = value.__dataclass_fields__
+        return type(value)(**{name: as_double(getattr(value, name)) for name in names})
+    return value
 
 
 def parity() -> None:
-    """The first clips on the CPU, frame after frame as `reconstruct` does, and on the device in one batch."""
-    ways = [way for beginning in begun[: 2 if TINY else 4] for way in Reel.ways(beginning)]
-    _, _, found = run_batch(ways, DEVICE)
-    same = run_batch(ways, torch.device("cpu"))[2]
-    for name, others in (("the same batch on the CPU", same), ("reconstruct's own way on the CPU", None)):
-        vertices, midlines, errors = [], [], []
-        for place, (way, outcome) in enumerate(zip(ways, found, strict=True)):
-            frames, state = (way.frames, others[place].state) if others else one_by_one(way)
-            places = [way.frames.index(frame) for frame in frames]
-            clip = way.beginning.clip
-            one, other = (pixels_of(clip, frames, states) for states in (state, outcome.state[places]))
-            vertices += np.linalg.norm(one - other, axis=-1).mean((1, 2)).tolist()
-            midlines += [np.mean([distance_to_polyline(one[frame, view], other[frame, view]).mean()
-                                  for view in range(one.shape[1])]) for frame in range(len(one))]  # fmt: skip
-            errors.append([midline_error(clip, frames, states) for states in (state, outcome.state[places])])
-        cpu, gpu = np.mean(errors, 0).tolist()
-        row = {"frames": len(vertices), "vertices_px": float(np.mean(vertices)), "vertices_worst_px": max(vertices),
-               "midline_px": float(np.mean(midlines)), "midline_worst_px": float(max(midlines)),
-               "midlines_over_0.1_px": sum(value > 0.1 for value in midlines),
-               "error_px": {"cpu": cpu, str(DEVICE): gpu}}  # fmt: skip
-        results.setdefault("parity", {})[name] = row
-        say(f"{DEVICE} against {name}, {len(vertices)} frames: midlines {np.mean(midlines):.4f} px apart, worst frame "
-            f"{max(midlines):.4f}, {row['midlines_over_0.1_px']} over 0.1; vertices {np.mean(vertices):.4f}, "
-            f"worst {max(vertices):.3f}; to the truth {cpu:.3f} (CPU), {gpu:.3f} px")  # fmt: skip
+    """Some clips on the device in one batch, against the same batch on the CPU, and against `follow` there."""
+    ways = [way for beginning in begun[: 1 if TINY else 4] for way in Reel.ways(beginning)]
+    found = run_batch(ways, DEVICE)[2]
+    compare("the same batch on the CPU", ways, found, run_batch(ways, CPU)[2])
+    compare("follow on the CPU", ways, found, [one_by_one(way) for way in ways])
 
 
-def one_by_one(way: Reel) -> tuple[list[int], FrameState]:
-    tracked = [item for item in follow(way.beginning, way.frames) if item.fit is not None]
-    return [item.frame for item in tracked], merged([item.fit.state for item in tracked if item.fit is not None])
+def one_by_one(way: Reel) -> FrameState:
+    return merged([item.fit.state for item in follow(way.beginning, way.frames) if item.fit is not None])
 
 
-def alone(fused: bool = False) -> None:
-    """One slot: all frames of one clip after another, from the first."""
-    rates = []
-    for beginning in begun[: 1 if TINY or fused else 3]:
+def compare(name: str, ways: list[Reel], found: list[Fit], others: list) -> None:
+    midlines: list[float] = []
+    errors = []
+    for way, outcome, other in zip(ways, found, others, strict=True):
+        state = other.state if isinstance(other, Fit) else other
+        clip = way.beginning.clip
+        one, two = (pixels_of(clip, way.frames, states) for states in (state, outcome.state))
+        midlines += [between(one[frame], two[frame]) for frame in range(len(one))]
+        errors.append([midline_error(clip, way.frames, states) for states in (state, outcome.state)])
+    told(name, midlines)
+    cpu, device = np.mean(errors, 0).tolist()
+    results["parity"][name]["error_px"] = {"cpu": cpu, str(DEVICE): device}
+    say(f"   distance to the truth: {cpu:.4f} px (CPU), {device:.4f} px ({DEVICE})")
+
+
+def between(one: np.ndarray, two: np.ndarray) -> float:
+    """Mean distance of two midlines over the views, px."""
+    return float(np.mean([distance_to_polyline(a, b).mean() for a, b in zip(one, two, strict=True)]))
+
+
+def told(name: str, midlines: list[float]) -> None:
+    row = {"frames": len(midlines), "mean_px": float(np.mean(midlines)), "worst_px": float(np.max(midlines))}
+    row["over_0.1_px"] = sum(value > 0.1 for value in midlines)
+    results.setdefault("parity", {})[name] = row
+    say(f"{DEVICE} against {name}, {len(midlines)} frames: midlines {row['mean_px']:.5f} px apart, worst frame "
+        f"{row['worst_px']:.5f}, {row['over_0.1_px']} over 0.1")  # fmt: skip
+
+
+# --- one recording ----------------------------------------------------------------------------------------------------
+
+
+def both_ways(beginning: Beginning) -> list[list[int]]:
+    first = beginning.frame
+    return [list(range(first, len(beginning.clip))), list(range(first - 1, -1, -1))]
+
+
+def recordings() -> None:
+    """As `reconstruct` follows a recording on the device: both ways, misfits, statuses, projections and all."""
+    rows = []
+    for beginning in begun[: 1 if TINY else 3]:
+        there = on_device(beginning)
+        for run in ("first run", "again"):
+            seconds, frames = timed(follow_ways(there, both_ways(there)))
+            say(f"a recording, {run}: {len(frames)} frames in {seconds:.2f} s, {len(frames) / seconds:.0f} frames/s, "
+                "loading and recording the graph included; " + statuses(frames.values()))  # fmt: skip
+        slow, known = timed(item for way in both_ways(beginning) for item in follow(beginning, way))
+        told("follow on the CPU, a recording's way", [
+            between(known[frame].projection.numpy(), item.projection.numpy())
+            for frame, item in frames.items() if item.projection is not None and known[frame].projection is not None
+        ])  # fmt: skip
+        same = sum(known[frame].status == item.status for frame, item in frames.items())
+        rate = len(known) / slow
+        say(f"   statuses the same in {same} of {len(frames)} frames; follow on this CPU {rate:.0f} frames/s")
+        rows.append({"frames_per_s": len(frames) / seconds, "same_status": same, "frames": len(frames)})
+    results["recordings"] = rows
+
+
+def timed(frames: Iterable[Tracked]) -> tuple[float, dict[int, Tracked]]:
+    wait()
+    began = time.perf_counter()
+    found = {item.frame: item for item in frames}
+    wait()
+    return time.perf_counter() - began, found
+
+
+def statuses(frames: Iterable[Tracked]) -> str:
+    counts: dict[str, int] = defaultdict(int)
+    for item in frames:
+        counts[item.status] += 1
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+
+
+def alone() -> None:
+    """One slot: all frames of one clip after another, from its first; and two slots, as a recording has."""
+    rows = []
+    for beginning in begun[: 1 if TINY else 3]:
         ways = Reel.ways(beginning)
         back = run_batch([ways[-1]], DEVICE)[2][0]
         found = beginning.clip.found
-        reel = Reel(beginning, found, back.state[[len(back.state) - 1]], ways[-1].frames[-1])
-        seconds, ticks, (outcome,) = run_batch([reel], DEVICE, fused)
-        rate = len(found) / seconds
-        rates.append({"frames_per_s": rate, "tick_ms": 1e3 * seconds / ticks, "ticks_per_frame": ticks / len(found),
-                      "iterations": float(outcome.iterations.float().mean()),
-                      "midline_px": midline_error(beginning.clip, found, outcome.state)})  # fmt: skip
-        told = "{frames_per_s:.0f} frames/s, {tick_ms:.3f} ms a tick, {iterations:.1f} iterations, {midline_px:.3f} px"
-        say(f"alone{', fused' * fused}: " + told.format(**rates[-1]))
-    results["alone, fused" if fused else "alone"] = rates
+        one = [Reel(beginning, found, back.state[[len(back.state) - 1]], ways[-1].frames[-1])]
+        for name, chosen in (("one slot", one), ("two slots", ways)):
+            seconds, ticks, outcomes = run_batch(chosen, DEVICE)
+            frames = sum(len(reel.frames) for reel in chosen)
+            iterations = float(torch.cat([outcome.iterations for outcome in outcomes]).float().mean())
+            error = midline_error(chosen[0].beginning.clip, chosen[0].frames, outcomes[0].state)
+            rows.append({"slots": len(chosen), "frames_per_s": frames / seconds, "tick_ms": 1e3 * seconds / ticks,
+                         "ticks_per_frame": ticks / frames, "iterations": iterations, "midline_px": error})  # fmt: skip
+            say(f"{name}: {frames / seconds:.0f} frames/s, {1e3 * seconds / ticks:.3f} ms a tick, "
+                f"{iterations:.1f} iterations, {error:.3f} px")  # fmt: skip
+    results["alone"] = rows
 
 
-def alone_fused() -> None:
-    alone(True)
+# --- many clips -------------------------------------------------------------------------------------------------------
 
 
-def batches(sizes: tuple[int, ...] = SIZES, fused: bool = False) -> None:
-    distinct = sum(len(Reel.ways(beginning)) for beginning in begun)
-    for slots in sizes:
-        chosen = reels(slots)
-        with torch.no_grad():
-            batch = Batch(chosen, DEVICE)
-            noisy(batch, distinct)
-            run = record(batch, fused) if DEVICE.type == "cuda" else batch.tick
-            wait()
-            began, ticks = time.perf_counter(), 0
-            while batch.running():
-                for _ in range(16 if DEVICE.type == "cuda" else 1):
-                    run()
-                    ticks += 1
-            wait()
-        seconds = time.perf_counter() - began
-        frames = sum(len(reel.frames) for reel in chosen)
-        found = batch.followed()
-        error = np.mean([midline_error(reel.beginning.clip, reel.frames, item.state)
-                         for reel, item in list(zip(chosen, found, strict=True))[-4:]])  # fmt: skip
-        evaluations = window_evaluations(batch) * ticks / seconds
-        row = {"slots": slots, "fused": fused, "frames": frames, "seconds": seconds, "frames_per_s": frames / seconds,
-               "tick_ms": 1e3 * seconds / ticks, "ticks": ticks,
-               "iterations": float(np.mean([item.iterations.float().mean() for item in found])),
-               "midline_px_of_the_last_4": float(error), "minutes_for_440000": PAPER * seconds / frames / 60,
-               "evaluations_per_s": evaluations}  # fmt: skip
-        if DEVICE.type == "cuda":
-            row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
-        results.setdefault("batches", []).append(row)
-        say(f"{slots:5d} slots{', fused' * fused}: {frames} frames in {seconds:.2f} s, "
-            f"{frames / seconds:.0f} frames/s, {1e3 * seconds / ticks:.2f} ms a tick, "
-            f"{row['iterations']:.1f} iterations, {error:.3f} px; "
-            f"440,000 frames in {row['minutes_for_440000']:.2f} min; {evaluations / 1e9:.0f} G evaluations/s "
-            f"({2 * evaluations / SPECIAL:.1%} of the special-function rate)")  # fmt: skip
+@torch.no_grad()
+def batches() -> None:
+    for slots in SLOTS:
+        began = time.perf_counter()
+        batch = Batch(reels(slots), DEVICE)
+        varied(batch)
+        run = record(batch) if DEVICE.type == "cuda" else batch.tick
+        wait()
+        prepared = time.perf_counter() - began
+        began, ticks = time.perf_counter(), 0
+        while batch.running():
+            for _ in range(16 if DEVICE.type == "cuda" else 1):
+                run()
+                ticks += 1
+        wait()
+        describe(batch, time.perf_counter() - began, ticks, prepared)
         del batch, run
         if DEVICE.type == "cuda":
             torch.cuda.empty_cache()
 
 
-def batches_fused() -> None:
-    batches((2,) if TINY else (512,), True)
+def describe(batch: Batch, seconds: float, ticks: int, prepared: float) -> None:
+    slots, frames = len(batch.reels), sum(len(reel.frames) for reel in batch.reels)
+    found = batch.followed()
+    some = np.linspace(0, slots - 1, min(slots, 16)).round().astype(int)
+    error = np.mean([midline_error(batch.reels[slot].beginning.clip, batch.reels[slot].frames[::5],
+                                   found[slot][list(range(0, len(batch.reels[slot].frames), 5))].state)
+                     for slot in some])  # fmt: skip
+    finite = all(bool(torch.isfinite(item.state.points).all()) for item in found)
+    evaluations = window_evaluations(batch) * ticks / seconds
+    rate = system_operations(batch) * ticks / seconds
+    row = {"slots": slots, "frames": frames, "seconds": seconds, "frames_per_s": frames / seconds,
+           "tick_ms": 1e3 * seconds / ticks, "ticks": ticks, "prepared_s": prepared, "all_finite": finite,
+           "iterations": float(torch.cat([item.iterations for item in found]).float().mean()),
+           "midline_px": float(error), "minutes_for_440000": PAPER * seconds / frames / 60,
+           "evaluations_per_s": evaluations, "system_flops": rate}  # fmt: skip
+    if DEVICE.type == "cuda":
+        row["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6
+    results.setdefault("batches", []).append(row)
+    say(f"{slots:5d} slots: {frames} frames in {seconds:.2f} s, {frames / seconds:.0f} frames/s, "
+        f"{1e3 * seconds / ticks:.2f} ms a tick, {row['iterations']:.1f} iterations, {error:.3f} px to the truth, "
+        f"all finite: {finite}; 440,000 frames in {row['minutes_for_440000']:.2f} min; "
+        f"prepared in {prepared:.1f} s")  # fmt: skip
+    say(f"      {evaluations / 1e9:.1f} G evaluations/s ({evaluations / PROTOTYPE:.1%} of the prototype's, "
+        f"{2 * evaluations / SPECIAL:.2%} of the special-function rate); normal equations {rate / 1e12:.2f} TFLOP/s "
+        f"({rate / MATRIX:.2%} of the matrix rate)")  # fmt: skip
 
 
 def window_evaluations(batch: Batch) -> float:
     """Pixels inside the blobs' reach of all slots, each of which a tick's products evaluate at least once."""
-    at, objective = batch.at, batch.problem.objective
-    radius = reach(at.look.sigma, at.state.rho, objective.cutoff)
+    problem = batch.problem
+    at = evaluate(problem, batch._unpacked(batch._kept[:-1]))
+    radius = reach(at.look.sigma, at.state.rho, problem.objective.cutoff)
     return float((2 * radius + 1).square().sum())
 
 
-def wait() -> None:
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
+def system_operations(batch: Batch) -> float:
+    """Of a tick's P' (G P, C) over all slots: a multiplication and an addition for each entry and row."""
+    layout = batch.problem.layout
+    vertices = batch.settings.curve.vertices
+    return 2.0 * len(batch.reels) * layout.shape_count * 3 * vertices * (layout.count + 1)
+
+
+# --- where the time goes ----------------------------------------------------------------------------------------------
 
 
 def milliseconds(run: Callable[[], object], repeats: int = 10) -> float:
@@ -250,11 +404,12 @@ def parts() -> None:
         batch = Batch(reels(slots), DEVICE)
         for _ in range(4):
             batch.tick()
-        problem, at = batch.problem, batch.at
+        problem = batch.problem
+        at = evaluate(problem, batch._unpacked(batch._kept[:-1]))
         system = normal_equations(problem, at)
         step = solve(system, batch.damping)
         nobody = torch.zeros_like(batch.waiting)
-        timed = {
+        measured = {
             "tick": milliseconds(batch.tick),
             "evaluate": milliseconds(lambda p=problem, a=at: evaluate(p, a.state)),
             "normal equations": milliseconds(lambda p=problem, a=at: normal_equations(p, a)),
@@ -263,8 +418,8 @@ def parts() -> None:
             "write": milliseconds(lambda b=batch, n=nobody: b._write(n)),
             "next frame": milliseconds(lambda b=batch: b._renew()),
         }
-        results["parts"].append({"slots": slots, **timed})
-        say(f"{slots} slots, ms: " + ", ".join(f"{name} {value:.3f}" for name, value in timed.items()))
+        results["parts"].append({"slots": slots, **measured})
+        say(f"{slots} slots, ms: " + ", ".join(f"{name} {value:.3f}" for name, value in measured.items()))
 
 
 @torch.no_grad()
@@ -285,22 +440,55 @@ def kernels() -> None:
         spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         for event in taken.events():
             if event.device_type.name == DEVICE.type.upper():
-                spent[event.name[:70]][0] += event.device_time if DEVICE.type == "cuda" else event.cpu_time
-                spent[event.name[:70]][1] += 1
+                spent[event.name[:90]][0] += event.device_time if DEVICE.type == "cuda" else event.cpu_time
+                spent[event.name[:90]][1] += 1
         total, count = sum(value[0] for value in spent.values()) / 5, sum(value[1] for value in spent.values()) / 5
         say(f"{slots} slots: {count:.0f} kernels a tick, {total:.0f} us together")
-        for name, (time_us, calls) in sorted(spent.items(), key=lambda item: -item[1][0])[:14]:
-            print(f"   {time_us / 5:9.1f} us {calls / 5:6.1f} x {name}")
-        most = sorted(spent.items(), key=lambda item: -item[1][0])[:40]
-        names = {name: value[0] / 5 for name, value in most}
+        most = sorted(spent.items(), key=lambda item: -item[1][0])[:24]
+        for name, (time_us, calls) in most:
+            print(f"   {time_us / 5:9.1f} us {calls / 5:6.1f} x {name}", flush=True)
+        names = {name: [value[0] / 5, value[1] / 5] for name, value in most}
         results.setdefault("kernels", []).append({"slots": slots, "count": count, "us": total, "names": names})
 
 
+def unfused() -> None:
+    """One slot by plain torch, as it was before: what the fused functions save."""
+    if DEVICE.type != "cuda":
+        return
+    kept = fused.takes
+    fused.takes = lambda *_: False
+    try:
+        seconds, ticks, _ = run_batch(Reel.ways(begun[0])[:1], DEVICE)
+        say(f"one slot by plain torch: {1e3 * seconds / ticks:.3f} ms a tick")
+    finally:
+        fused.takes = kept
+
+
+def command() -> None:
+    """What `midline3d bench` says of tracking, from a beginning that lies on the device."""
+    figures = bench.tracking_figures(on_device(begun[0]))
+    say("bench: " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+
+
+def probe() -> None:
+    """If the fused functions do not run here, everything goes by plain torch: half a table is better than none."""
+    try:
+        run_batch([replace(Reel.ways(begun[0])[0], frames=Reel.ways(begun[0])[0].frames[:2])], DEVICE)
+    except Exception:
+        traceback.print_exc()
+        say("the fused functions FAILED: all that follows goes by plain torch")
+        fused.takes = lambda *_: False
+
+
 def main() -> None:
-    for run in (clips, alone, batches, parity, parts, kernels, alone_fused, batches_fused):
+    for run in (clips, probe, fused_parity, alone, batches, recordings, parity, parts, kernels, unfused, command):
         section(run)
+        save()
     print("=" * 100)
-    print("\n".join(table))
+    print("\n".join(table), flush=True)
+
+
+def save() -> None:
     paths = [Path(word) for word in sys.argv[1:] if not word.startswith("--")]
     if paths:
         paths[0].write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -1,6 +1,7 @@
 """Whole recordings, end to end: simulated, reconstructed, measured."""
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import xarray as xr
 
 from midline3d import Job, Plan, Settings, evaluate_truth, open_result, reconstruct, simulate
 from midline3d.report import frame_figure, read_frame, telling_frame
+from midline3d.tracking.ways import follow_ways
 
 FRAMES = 8
 SETTINGS = replace(Settings(), start=replace(Settings().start, tries=1, starts=5, steps=200, warm_up=120))
@@ -71,6 +73,28 @@ def test_a_resumed_run_gives_what_one_run_gives(recording: Path, result: Path, t
     one, two = open_result(tmp_path / "out"), open_result(result)
     for name in ("position", "projection", "curvature", "length", "sigma", "iota", "rho", "shift", "loss"):
         assert np.allclose(one[name].values, two[name].values, rtol=1e-6, atol=1e-7), name
+
+
+def test_a_run_ahead_of_its_judgement_gives_the_same_and_is_resumed(
+    recording: Path, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, but here."""
+    # By its name: the package has a function of the same one.
+    monkeypatch.setattr(import_module("midline3d.tracking.reconstruct"), "track_ways", follow_ways)
+
+    def interrupt(doing: str, done: int, total: int) -> None:
+        if doing == "reconstructing" and done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reconstruct(Job(recording, tmp_path / "out", SETTINGS), interrupt)
+    assert (open_result(tmp_path / "out").status == "pending").sum() == FRAMES - 5
+    reconstruct(Job(recording, tmp_path / "out", SETTINGS), quiet)
+    one, two = open_result(tmp_path / "out"), open_result(result)
+    assert one.status.values.tolist() == two.status.values.tolist()
+    assert np.linalg.norm(one.projection.values - two.projection.values, axis=-1).max() < 0.1
+    for name in ("length", "sigma", "iota", "rho", "loss", "loss_pixels", "loss_temporal"):
+        assert np.allclose(one[name].values, two[name].values, rtol=1e-2, atol=1e-3), name
 
 
 def test_a_finished_run_is_not_done_again(recording: Path, result: Path) -> None:

@@ -25,7 +25,7 @@ from midline3d.calibration import Calibration, make_camera
 from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.adam import Descent, descend
 from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, evaluate, focused, moved, normal_equations, solve
+from midline3d.fitting.second_order import Fit, Problem, evaluate, focused, moved, normal_equations, solve
 from midline3d.fitting.views import Views
 from midline3d.recording.crops import Log, Prepared, cut, origins
 from midline3d.rendering import Objective, Reference, render
@@ -33,10 +33,10 @@ from midline3d.settings import Settings
 from midline3d.state import FrameState
 from midline3d.synth.dirt import shifted
 from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
-from midline3d.tracking.batch import Batch, Followed, Reel, follow_all, record
+from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning, begin, first_state, start_frames
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.follow import follow
+from midline3d.tracking.ways import track_ways
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -191,7 +191,7 @@ def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
     first = _timed(lambda: first_state(clip, start_frames(clip, 1)[0], generator), where, warm=False)
     beginning = begin(clip, torch.Generator().manual_seed(0), report)
     report("following the worm")
-    figures = tracking_figures(beginning, device)
+    figures = tracking_figures(beginning)
     report("the same in batches")
     sizes = (1, 16, 64, 256) if device == "cuda" else (1, 8)
     figures["batch"] = [_batch_figures(beginning, size, where, frames if device == "cuda" else 8) for size in sizes]
@@ -210,26 +210,17 @@ def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
     return figures | {"machine": machine(where)}
 
 
-def tracking_figures(beginning: Beginning, device: str) -> dict[str, Any]:
+def tracking_figures(beginning: Beginning) -> dict[str, Any]:
     """The clip followed both ways from its beginning, one frame after the other."""
-    clip = beginning.clip
-    began = time.perf_counter()
+    clip, first = beginning.clip, beginning.frame
+    ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
     found: dict[int, FrameState] = {}
     steps: list[float] = []
-    if device == "cuda":
-        ways = Reel.ways(beginning)
-        began = time.perf_counter()
-        outcomes = [follow_all([way], clip.device)[0] for way in ways]
-        for way, outcome in zip(ways, outcomes, strict=True):
-            found |= {frame: outcome.state[[place]] for place, frame in enumerate(way.frames)}
-            steps += outcome.iterations.tolist()
-    else:
-        first = beginning.frame
-        for frames in (range(first, len(clip)), range(first - 1, -1, -1)):
-            for tracked in follow(beginning, list(frames)):
-                if tracked.fit is not None:
-                    found[tracked.frame] = tracked.fit.state
-                    steps.append(float(tracked.fit.iterations[0]))
+    began = time.perf_counter()
+    for tracked in track_ways(beginning, ways):
+        if tracked.fit is not None:
+            found[tracked.frame] = tracked.fit.state
+            steps.append(float(tracked.fit.iterations[0]))
     taken = time.perf_counter() - began
     errors = [midline_error(clip, [frame], state) for frame, state in found.items()]
     return {
@@ -252,13 +243,13 @@ def _batch_figures(beginning: Beginning, size: int, device: torch.device, frames
 
 
 @torch.no_grad()
-def run_batch(reels: list[Reel], device: torch.device, fused: bool = False) -> tuple[float, int, list[Followed]]:
+def run_batch(reels: list[Reel], device: torch.device) -> tuple[float, int, list[Fit]]:
     """Seconds and ticks from the first tick after the graph's recording to the last, and what came out.
 
     Putting images onto the device and recording the graph are left out: both are done once for any number of frames.
     """
     batch = Batch(reels, device)
-    run = record(batch, fused) if device.type == "cuda" else batch.tick
+    run = record(batch) if device.type == "cuda" else batch.tick
     _wait(device)
     began, ticks = time.perf_counter(), 0
     while batch.running():

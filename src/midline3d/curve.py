@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from midline3d import compiled
+from midline3d import compiled, fused
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -42,6 +42,8 @@ def integrate(
     """
     if compiled.takes(position, frame, curvature, length):
         return Curve(*compiled.integrate(position, frame, curvature, length, start))
+    if fused.takes(position, frame, curvature, length):
+        return Curve(*fused.integrate(position, frame, curvature, length, start))
     turns = segment_rotations(curvature)
     rotations = _quaternion_matrix(_cumulative_product(_quaternion_exp(turns)))
     chords = _chords(turns, curvature) * (length / turns.shape[1])[:, None, None]

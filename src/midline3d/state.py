@@ -54,6 +54,9 @@ class FrameState:
     def __getitem__(self, index: slice | Tensor | list[int]) -> FrameState:
         return FrameState(**{item.name: getattr(self, item.name)[index] for item in fields(self)})
 
+    def to(self, device: torch.device) -> FrameState:
+        return FrameState(**{item.name: getattr(self, item.name).to(device) for item in fields(self)})
+
     @property
     def vertices(self) -> int:
         return self.points.shape[1]

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 
 import torch
 
-from midline3d import compiled, curve
+from midline3d import compiled, curve, fused
 from midline3d.appearance import Look
 from midline3d.cameras import Cameras, projection_jacobian
 from midline3d.rendering import Products
@@ -178,10 +178,12 @@ def pixel_system(
 ) -> System:
     """The pixels' normal equations for all unknowns of every frame."""
     points, frames, segments = state.points, state.frames, basis.segments
-    blobs = (products.gram, products.slope, look.by_view, state.rho)
-    if compiled.takes(points, frames, segments, *blobs, *vars(cameras).values()):
-        gram, slope, by_view, rho = blobs
-        return System(*compiled.system(vars(cameras), gram, slope, points, frames, segments, by_view, rho))
+    gram, slope, by_view, rho = products.gram, products.slope, look.by_view, state.rho
+    given = (gram, slope, points, frames, segments, by_view, rho)
+    if compiled.takes(*given, *vars(cameras).values()):
+        return System(*compiled.system(vars(cameras), *given))
+    if fused.takes(*given, *vars(cameras).values()):
+        return System(*fused.system(vars(cameras), *given))
     return assemble(
         products,
         vertex_derivatives(state, basis),

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from midline3d import compiled, curve, scoring
+from midline3d import compiled, curve, fused, scoring
 from midline3d.appearance import Look, Profile, optics
 from midline3d.cameras import project, scale
 from midline3d.fitting.normal import Basis, Layout, System, pixel_system
@@ -19,6 +19,10 @@ from midline3d.state import Bounds, FrameState, where
 
 MOST_LOG_LENGTH, MOST_LOG_LOOK = 0.1, 0.3
 """What one step may change at most in the logarithms of the length and of the views' sigma, iota and rho."""
+
+
+TERMS = ("pixels", "curvature", "temporal")
+"""Of the energy."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,7 @@ class Problem:
     @cached_property
     def keeping(self) -> Float[Tensor, " kept"]:
         """Weights of what `_kept` returns."""
-        weights, layout = self.weights, self.layout
-        each = [(1, weights.keep_length), (layout.axes, weights.keep_shift), (4 * layout.cameras, weights.keep_look)]
-        return torch.cat([self.basis.matrix.new_full((count,), weight) for count, weight in each])
+        return _keeping(self.basis, self.weights, self.layout)
 
     @cached_property
     def prior_hessian(self) -> Float[Tensor, "unknown unknown"]:
@@ -81,32 +83,46 @@ class Fit:
     shares: Float[Tensor, "batch vertex"]
     iterations: Int[Tensor, " batch"]
 
+    def __getitem__(self, index: list[int]) -> Fit:
+        terms = {name: value[index] for name, value in self.terms.items()}
+        return Fit(self.state[index], self.energy[index], terms, self.shares[index], self.iterations[index])
+
 
 def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     seen = optics(problem.views.cameras, state.points, state.frames[..., 0])
     look = problem.taper.look(state.view_look, seen)
     centre = project(problem.views.cameras, state.points, state.shift)
     pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.shares, problem.objective)
-    curvature = state.curvature.mT.flatten(1)
+    energy, terms, gradient = _energies(problem, state, pixels.loss)
+    named = dict(zip(TERMS, terms.unbind(), strict=True))
+    return Evaluation(state, look, pixels, energy, named, gradient)
+
+
+def _energies(
+    problem: Problem, state: FrameState, losses: Float[Tensor, "batch camera"]
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, "term batch"], Float[Tensor, "batch unknown"]]:
+    """The energy, its `TERMS`, and the gradient of the last two."""
+    curvature, weight = state.curvature.mT.flatten(1), problem.weights.pixels
     # A row for each direction of each frame, and one matrix: a product of batches costs ten times as much.
     slope = (curvature.view(-1, state.vertices) @ problem.stiffness).view(len(state), 2, -1)
+    if fused.takes(losses, slope, *vars(state).values(), *vars(problem.anchor).values()):
+        return fused.energy(vars(state), vars(problem.anchor), losses, slope, problem.keeping, weight)
     kept = _kept(problem, state)
     pull = problem.keeping * kept
-    terms = {
-        "pixels": problem.weights.pixels * pixels.loss.sum(1),
-        "curvature": (curvature * slope[..., : state.vertices].flatten(1)).sum(1),
-        "temporal": (pull * kept).sum(1),
-    }
+    bending = (curvature * slope[..., : state.vertices].flatten(1)).sum(1)
+    terms = torch.stack([weight * losses.sum(1), bending, (pull * kept).sum(1)])
     bend = slope[..., state.vertices :].flatten(1)
-    gradient = torch.cat([bend.new_zeros(len(bend), 5), bend, pull], 1)
-    return Evaluation(state, look, pixels, torch.stack(list(terms.values())).sum(0), terms, gradient)
+    return terms.sum(0), terms, torch.cat([bend.new_zeros(len(bend), 5), bend, pull], 1)
 
 
 def normal_equations(problem: Problem, at: Evaluation) -> System:
     """H and g of the whole energy: pixels, curvature and temporal terms."""
     system = pixel_system(at.products, at.state, at.look, problem.views.cameras, problem.basis, problem.layout)
     weight = problem.weights.pixels
-    return add_priors(problem, at, System(weight * system.hessian, weight * system.gradient))
+    return System(
+        torch.add(problem.prior_hessian, system.hessian, alpha=weight),
+        torch.add(at.prior_gradient, system.gradient, alpha=weight),
+    )
 
 
 def add_priors(problem: Problem, at: Evaluation, system: System) -> System:
@@ -173,10 +189,12 @@ def solve(system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "ba
 def moved(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:
     """The state after a step of the unknowns."""
     matrix, bounds = problem.basis.matrix, problem.bounds
+    ends = (*bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho)
+    limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, bounds.circles, bounds.defocus, *ends)
     if compiled.takes(step, matrix, *vars(state).values()):
-        ends = (*bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho)
-        limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, bounds.circles, bounds.defocus, *ends)
         return FrameState(**compiled.moved(vars(state), step, matrix, limits))
+    if fused.takes(step, matrix, *vars(state).values()):
+        return FrameState(**fused.moved(vars(state), step, matrix, limits))
     layout = problem.layout
     middle = state.vertices // 2
     frame = state.frames[:, middle]
@@ -233,6 +251,12 @@ def _stiffness(basis: Basis, smoothness: float, size: float) -> Float[Tensor, "v
     smooth = smoothness * (first.mT @ first + second.mT @ second / 2)
     whole = (smooth + size * eye) / (count - 1) ** 2
     return torch.cat([whole, whole @ matrix], 1)
+
+
+@lru_cache(maxsize=8)
+def _keeping(basis: Basis, weights: SecondOrderSettings, layout: Layout) -> Float[Tensor, " kept"]:
+    each = [(1, weights.keep_length), (layout.axes, weights.keep_shift), (4 * layout.cameras, weights.keep_look)]
+    return torch.cat([basis.matrix.new_full((count,), weight) for count, weight in each])
 
 
 def _kept(problem: Problem, state: FrameState) -> Float[Tensor, "batch kept"]:

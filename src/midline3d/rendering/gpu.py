@@ -26,11 +26,9 @@ class Triton:
     tile: tuple[int, int] = (16, 16)
     """Rows and columns (px, powers of 2) of a program of the pixel pass."""
     tile_warps: int = 2
-    block: int = 128
+    block: int = 64
     """Pixels of its window (a power of 2) that a program of the blob pass takes at once."""
     blob_warps: int = 1
-    skip: bool = True
-    """Whether blocks of the window without an owned pixel skip the products."""
 
     # torch.compile shall leave the launches alone: it would hand the kernels their numbers in float64.
     @torch.compiler.disable
@@ -91,7 +89,7 @@ class Triton:
             )  # fmt: skip
             multiply_blob[call.each_blob](
                 *call.blobs, images, residual, owner, gram, slope, overlap, mass, *call.sizes, scale,
-                self.block, robust, self.skip, num_warps=self.blob_warps,
+                self.block, robust, num_warps=self.blob_warps,
             )  # fmt: skip
         return Products(gram, slope, loss.sum(-1), overlap, mass)
 

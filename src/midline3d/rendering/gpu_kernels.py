@@ -303,7 +303,7 @@ def _store_both(gram, i: tl.constexpr, j: tl.constexpr, products):
 @no_type_check
 def multiply_blob(
     centre, sigma, iota, rho, images, residual, owner, gram, slope, overlap, mass,
-    cut, vertices, height, width, scale, BLOCK: tl.constexpr, ROBUST: tl.constexpr, SKIP: tl.constexpr,
+    cut, vertices, height, width, scale, BLOCK: tl.constexpr, ROBUST: tl.constexpr,
 ):  # fmt: skip
     """sum(w g g') and sum(w g r) over the pixels that the blob owns, with g = dB / (1 + R) and R = B on them."""
     blob, view, u, v, sigma_n, iota_n, rho_n = _load_blob(centre, sigma, iota, rho, vertices)
@@ -325,7 +325,7 @@ def multiply_blob(
         overlap_sum += shape * tl.load(images + pixel, mask=counts, other=0.0)
         mass_sum += shape
         owned = counts & (tl.load(owner + pixel, mask=counts, other=-1) == blob % vertices)
-        if (not SKIP) or tl.max(owned.to(tl.int32), 0) > 0:
+        if tl.max(owned.to(tl.int32), 0) > 0:
             r = tl.load(residual + pixel, mask=owned, other=0.0)
             brightness = 1.0 + iota_n * shape
             weight = brightness * brightness

@@ -16,15 +16,26 @@ import torch
 from midline3d import scoring
 from midline3d.appearance import Profile, Shape
 from midline3d.cameras import Cameras, scale
-from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, evaluate, focused, moved, normal_equations, solve
+from midline3d.fitting.normal import System, spline_basis
+from midline3d.fitting.second_order import (
+    TERMS,
+    Evaluation,
+    Fit,
+    Problem,
+    evaluate,
+    focused,
+    moved,
+    normal_equations,
+    solve,
+)
 from midline3d.fitting.views import Views
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.shapes import Bool, Float, Int, Tensor
-from midline3d.state import Bounds, FrameState, merged, where
+from midline3d.state import Bounds, FrameState, merged
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.follow import misfit
 
 WATCHED = 32
 """Ticks between two looks at how far the slots have come, on a GPU."""
@@ -49,16 +60,6 @@ class Reel:
         first, found = beginning.frame, beginning.clip.found
         ways = [[frame for frame in found if frame >= first], [frame for frame in reversed(found) if frame < first]]
         return [Reel(beginning, way, beginning.state, first) for way in ways if way]
-
-
-@dataclass(frozen=True)
-class Followed:
-    """A reel's outcome, frame by frame in the reel's order."""
-
-    state: FrameState
-    energy: Float[Tensor, " frame"]
-    iterations: Int[Tensor, " frame"]
-    shares: Float[Tensor, "frame vertex"]
 
 
 @dataclass(frozen=True)
@@ -89,16 +90,19 @@ class Batch:
         if any(_common(reel.beginning.clip.settings) != _common(clip.settings) for reel in reels):
             raise ValueError("the clips of a batch must share their settings, the contrast aside")
         self.reels, self.device, self.settings = reels, device, clip.settings
-        self.film = _film(reels, device)
-        slots, (_, *shape) = len(reels), self.film.images.shape
+        self.film = film = _film(reels, device)
+        slots = len(reels)
+        start = merged([reel.state.to(device) for reel in reels])
+        self._layout = {name: value.shape[1:] for name, value in vars(start).items()}
         # The row behind the last takes what is written for nobody.
-        self._images = torch.zeros(slots + 1, *shape, device=device)
-        self.problem = self._problem(_on(merged([reel.state for reel in reels]), device))
-        at = evaluate(self.problem, self.problem.anchor)
-        self.at = replace(at, state=_copied(at.state), terms={})
-        self.per_mm = scale(self.problem.views.cameras, at.state.points).mean(1)
+        self._images = torch.zeros(slots + 1, *film.images.shape[1:], device=device)
+        self._anchor = _extended(_packed(start))
+        self._centre, self._translation = _extended(film.centre[film.first]), _extended(film.translation[film.first])
+        self.problem = self._problem()
+        self._kept = _extended(self._told(evaluate(self.problem, start)))
         self.rows = torch.arange(slots, device=device)
-        self.frame = self.film.first.clone()
+        self.per_mm = scale(self.problem.views.cameras, start.points).mean(1)
+        self.frame = film.first.clone()
         self.damping = torch.ones(slots, device=device)
         self.taken = torch.zeros(slots, dtype=torch.long, device=device)
         self.fresh = torch.zeros(slots, dtype=torch.bool, device=device)
@@ -106,11 +110,11 @@ class Batch:
         self.waiting = torch.ones(slots, dtype=torch.bool, device=device)
         """A frame written down, the next not taken yet."""
         self.renewed = max(1, math.ceil(RENEWED * slots)) if slots > 2 else slots
-        width = self._record().shape[1]
-        self.written = torch.full((len(self.film.images) + 1, width), math.nan, device=device)
+        self.written = torch.full((len(film.images) + 1, self._written() + 1), math.nan, device=device)
+        """Of every frame what `_told` begins with, up to the system, and the iterations."""
 
-    def _problem(self, start: FrameState) -> Problem:
-        reels, film, device = self.reels, self.film, self.device
+    def _problem(self) -> Problem:
+        reels, device = self.reels, self.device
         pixels, curve = self.settings.pixels, self.settings.curve
         rigs = [reel.beginning.clip.cameras for reel in reels]
         fixed = {
@@ -121,8 +125,8 @@ class Batch:
         if any(not torch.allclose(rig.shift_basis, basis) for rig in rigs):
             raise ValueError("the clips of a batch must share the directions of their relative shifts")
         cameras = Cameras(
-            centre=film.centre[film.first],
-            translation=film.translation[film.first],
+            centre=self._centre[:-1],
+            translation=self._translation[:-1],
             shift_basis=basis.float().to(device),
             **fixed,
         )
@@ -134,116 +138,168 @@ class Batch:
             weights=self.settings.second_order,
             bounds=_widest([reel.beginning.clip for reel in reels]),
             shares=torch.ones(len(reels), curve.vertices, device=device),
-            anchor=_copied(start),
+            anchor=self._unpacked(self._anchor[:-1]),
         )
+
+    def _unpacked(self, rows: Float[Tensor, "slot number"]) -> FrameState:
+        """The states that such rows begin with; they share the rows' memory."""
+        sizes = [math.prod(shape) for shape in self._layout.values()]
+        parts = rows[:, : sum(sizes)].split(sizes, 1)
+        named = zip(self._layout.items(), parts, strict=True)
+        return FrameState(**{name: part.unflatten(1, shape) if shape else part[:, 0] for (name, shape), part in named})
+
+    def _told(self, at: Evaluation) -> Float[Tensor, "slot number"]:
+        """All that is kept of an evaluation: state, energy, its terms, scores, and the system of the next step."""
+        raw = (at.products.overlap / (at.look.sigma * at.look.iota)).amin(1)
+        system = normal_equations(self.problem, at)
+        numbers = torch.stack([at.energy, *at.terms.values()], 1)
+        return torch.cat([_packed(at.state), numbers, raw, system.gradient, system.hessian.flatten(1)], 1)
+
+    def _written(self) -> int:
+        """How much of a slot's row is written down."""
+        return self._kept.shape[1] - self.problem.layout.count * (self.problem.layout.count + 1)
 
     def tick(self) -> None:
         """One trial of every slot, then new frames for those that have settled."""
-        problem, at, weights = self.problem, self.at, self.problem.weights
+        problem, weights = self.problem, self.problem.weights
+        kept = self._kept[:-1]
+        size = self._anchor.shape[1]
+        gradient, hessian = kept[:, self._written() :].split([problem.layout.count, problem.layout.count**2], 1)
+        old, energy = self._unpacked(kept), kept[:, size]
+        step = solve(System(hessian.unflatten(1, (problem.layout.count, -1)), gradient), self.damping)
+        tried = torch.where(self.fresh[:, None], kept[:, :size], _packed(moved(problem, old, step)))
+        trial = evaluate(problem, self._unpacked(tried))
         active = (self.frame <= self.film.last) & ~self.waiting
-        step = solve(normal_equations(problem, at), self.damping)
-        state = where(self.fresh, at.state, moved(problem, at.state, step))
-        trial = evaluate(problem, state)
-        better = active & (self.fresh | (trial.energy < at.energy))
-        way = (state.points - at.state.points).square().sum(-1).mean(1).sqrt() * self.per_mm
-        self.taken += active & ~self.fresh
-        settled = active & ~self.fresh & ((way <= weights.settled) | (self.taken >= weights.iterations))
+        stepped = active & ~self.fresh
+        better = active & (self.fresh | (trial.energy < energy))
+        way = (trial.state.points - old.points).square().sum(-1).mean(1).sqrt() * self.per_mm
+        self.taken += stepped
+        settled = stepped & ((way <= weights.settled) | (self.taken >= weights.iterations))
         damped = (self.damping * torch.where(better, 0.2, 8.0)).clamp(1e-6, 1e4)
         self.damping.copy_(torch.where(self.fresh, 1e-3, damped))
-        for new, old in zip(_tensors(trial), _tensors(at), strict=True):
-            torch.where(better.view(-1, *[1] * (old.ndim - 1)), new, old, out=old)
+        torch.where(better[:, None], self._told(trial), kept, out=kept)
         self.fresh.zero_()
         self._write(settled)
         self._renew()
 
-    def _record(self) -> Float[Tensor, "slot number"]:
-        """What is kept of every slot's frame."""
-        at = self.at
-        raw = (at.products.overlap / (at.look.sigma * at.look.iota)).amin(1)
-        parts = [*vars(at.state).values(), at.energy, self.taken.float(), raw]
-        return torch.cat([part.view(len(part), -1) for part in parts], 1)
-
     def _write(self, settled: Tensor) -> None:
-        nobody = len(self.written) - 1
-        self.written[torch.where(settled, self.frame, nobody)] = self._record()
+        row = torch.cat([self._kept[:-1, : self._written()], self.taken[:, None].float()], 1)
+        self.written[torch.where(settled, self.frame, len(self.written) - 1)] = row
         self.frame += settled
         self.waiting |= settled & (self.frame <= self.film.last)
 
     def _renew(self) -> None:
         """The next frame for the slots that wait, as many as one tick takes: images, cameras, start, mask."""
-        film, cameras = self.film, self.problem.views.cameras
-        rows = self.waiting.to(torch.int8).topk(self.renewed).indices if self.renewed < len(self.rows) else self.rows
+        film, slots = self.film, len(self.rows)
+        rows = self.waiting.to(torch.int8).topk(self.renewed).indices if self.renewed < slots else self.rows
         due = self.waiting[rows]
-        frame = torch.minimum(self.frame, film.last)[rows]
-        for name in ("centre", "translation"):
-            ours = getattr(cameras, name)
-            ours[rows] = torch.where(due.view(-1, 1, 1), getattr(film, name)[frame], ours[rows])
-        images = film.images[frame].float().sub_(film.dark[rows]).mul_(film.gain[rows])
-        images = torch.minimum(images.clamp_(min=0), film.most[rows])
-        offset = torch.where(due[:, None], film.offset[frame], 0.0)
+        frame = torch.minimum(self.frame[rows], film.last[rows])
+        # Where nothing is due all goes to the row that is nobody's.
+        target = torch.where(due, rows, slots)
+        self._centre[target], self._translation[target] = film.centre[frame], film.translation[frame]
+        size = self._anchor.shape[1]
         # The anchor is still the frame before, told where the last one was.
-        here, before = self.at.state[rows].moved(offset), self.problem.anchor[rows].moved(offset)
-        problem = self._part(rows, images, here)
-        start = self._start(problem, here, before, film.steady[frame])
-        self._images[torch.where(due, rows, len(self.rows))] = focused(problem, start).views.images
-        for new, old in ((start, self.at.state), (here, self.problem.anchor)):
-            for value, place in zip(vars(new).values(), vars(old).values(), strict=True):
-                place[rows] = torch.where(due.view(-1, *[1] * (place.ndim - 1)), value, place[rows])
+        here, before = (
+            self._unpacked(state[rows]).moved(film.offset[frame]) for state in (self._kept[:, :size], self._anchor)
+        )
+        start, masked = self._start(rows, frame, here, before)
+        self._images[target] = masked
+        self._kept[target, :size], self._anchor[target] = start, _packed(here)
         self.fresh[rows] |= due
         self.taken[rows] = torch.where(due, 0, self.taken[rows])
         self.waiting.index_fill_(0, rows, False)
 
-    def _part(self, rows: Tensor, images: Tensor, anchor: FrameState) -> Problem:
-        """The problem of some slots alone, their images not masked yet."""
-        problem, taper = self.problem, self.problem.taper
-        shape = Shape(**{name: value[rows] for name, value in vars(taper.shape).items()})
+    def images(self, frame: Tensor, slot: Tensor) -> Float[Tensor, "frame camera height width"]:
+        """Frames of the film at the brightness that their slots' clips ask for."""
+        film = self.film
+        images = film.images[frame].float().sub_(film.dark[slot]).mul_(film.gain[slot])
+        return torch.minimum(images.clamp_(min=0), film.most[slot])
+
+    def part(self, slot: Tensor, frame: Tensor, images: Tensor, anchor: FrameState) -> Problem:
+        """The problem of frames of the film, each as its slot sees it."""
+        problem, taper, cameras = self.problem, self.problem.taper, self.problem.views.cameras
+        own = {name: getattr(cameras, name)[slot] for name in ("focal", "distortion", "rotation")}
+        told = {"centre": self.film.centre[frame], "translation": self.film.translation[frame]}
+        shape = Shape(**{name: value[slot] for name, value in vars(taper.shape).items()})
         return replace(
             problem,
-            views=Views(images, _rows(problem.views.cameras, rows)),
-            taper=replace(taper, shape=shape, sharp=taper.sharp[rows], length=taper.length[rows]),
-            shares=problem.shares[rows],
+            views=Views(images, Cameras(**own, **told, shift_basis=cameras.shift_basis)),
+            taper=replace(taper, shape=shape, sharp=taper.sharp[slot], length=taper.length[slot]),
+            shares=problem.shares[slot],
             anchor=anchor,
         )
 
-    def _start(self, problem: Problem, here: FrameState, before: FrameState, steady: Tensor) -> FrameState:
-        """Where the animal was, or, where that fits better, where it was going: as `follow` starts a frame."""
+    def _start(self, slot: Tensor, frame: Tensor, here: FrameState, before: FrameState) -> tuple[Tensor, Tensor]:
+        """Where the animal was, or, where that fits better, where it was going: as `follow` starts a frame. And the
+        frame's images, masked around it."""
         onward = replace(
             here,
             points=2 * here.points - before.points,
             frames=2 * here.frames - before.frames,
             curvature=2 * here.curvature - before.curvature,
-        ).clamped(problem.bounds)
-        further = steady & (evaluate(problem, onward).energy < evaluate(problem, here).energy)
-        return where(further, onward, here)
+        ).clamped(self.problem.bounds)
+        count, images = len(slot), self.images(frame, slot)
+        # Both in one batch: launches are what a few slots cost.
+        starts = torch.cat([_packed(here), _packed(onward)])
+        anchor = self._unpacked(starts[:count].repeat(2, 1))
+        both = self.part(slot.repeat(2), frame.repeat(2), images.repeat(2, 1, 1, 1), anchor)
+        energy = evaluate(both, self._unpacked(starts)).energy
+        further = self.film.steady[frame] & (energy[count:] < energy[:count])
+        start = torch.where(further[:, None], starts[count:], starts[:count])
+        once = replace(both, views=Views(images, _rows(both.views.cameras, count)))
+        return start, focused(once, self._unpacked(start)).views.images
 
     def running(self) -> bool:
-        """Whether any frame is left: the host waits for the device here, and nowhere else."""
+        """Whether any frame is left: the host waits for the device here."""
         return bool((self.frame <= self.film.last).any())
 
-    def done(self) -> int:
-        """Frames written down so far, of all slots."""
-        return int((self.frame - self.film.first).sum())
+    def done(self) -> list[int]:
+        """Frames written down so far, of every slot."""
+        return (self.frame - self.film.first).tolist()
 
-    def followed(self) -> list[Followed]:
-        """Every reel's outcome, on the CPU."""
-        written = self.written.cpu()
-        results = []
-        for slot, reel in enumerate(self.reels):
-            first = int(self.film.first[slot])
-            part = written[first : first + len(reel.frames)]
-            values, place = {}, 0
-            for name, value in vars(self.at.state).items():
-                values[name] = part[:, place : place + value[0].numel()].reshape(len(part), *value.shape[1:])
-                place += value[0].numel()
-            shares = scoring.relative(scoring.single_peak(part[:, place + 2 :]))
-            results.append(Followed(FrameState(**values), part[:, place], part[:, place + 1].long(), shares))
-        return results
+    def fits(self, slot: int, first: int, last: int) -> tuple[Fit, Float[Tensor, " frame"]]:
+        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and their misfits."""
+        frame = torch.arange(first, last, device=self.device) + self.film.first[slot]
+        rows, slots = self.written[frame], torch.full_like(frame, slot)
+        state = self._unpacked(rows)
+        return self._fit(rows.cpu()), misfit(self.part(slots, frame, self.images(frame, slots), state), state)
+
+    def _fit(self, rows: Tensor) -> Fit:
+        size, terms = self._anchor.shape[1], len(TERMS)
+        energy, parts, raw, taken = rows[:, size:].split([1, terms, rows.shape[1] - size - terms - 2, 1], 1)
+        return Fit(
+            state=self._unpacked(rows),
+            energy=energy[:, 0],
+            terms=dict(zip(TERMS, parts.unbind(1), strict=True)),
+            shares=scoring.relative(scoring.single_peak(raw)),
+            iterations=taken[:, 0].long(),
+        )
+
+    def followed(self) -> list[Fit]:
+        """Every reel's outcome frame by frame, in the reel's order, on the CPU."""
+        written = self.written[:-1].cpu().split([len(reel.frames) for reel in self.reels])
+        return [self._fit(rows) for rows in written]
+
+    def restart(self, slot: int, place: int, states: list[tuple[int, FrameState]]) -> None:
+        """A slot goes on with its reel's frame number `place`, from the last of the states given with their frames."""
+        reel, row = self.reels[slot], int(self.film.first[slot]) + place
+        self.frame[slot], self.fresh[slot], self.waiting[slot] = row, False, place < len(reel.frames)
+        if place == len(reel.frames):
+            return
+        clip, (before, earlier), (at, last) = reel.beginning.clip, states[0], states[-1]
+        self._kept[slot, : self._anchor.shape[1]] = _packed(last.to(self.device))[0]
+        self._anchor[slot] = _packed(clip.carried(earlier, before, at).to(self.device))[0]
+        places = clip.centres([at, *reel.frames[place : place + 2]])
+        known = _steady([before, at, *reel.frames[place : place + 2]])
+        for index, offset in enumerate(places[:-1] - places[1:]):
+            self.film.offset[row + index] = offset.float()
+            self.film.steady[row + index] = known[index]
 
 
 @torch.no_grad()
 def follow_all(
     reels: list[Reel], device: torch.device, progress: Callable[[int, int], None] | None = None
-) -> list[Followed]:
+) -> list[Fit]:
     """All reels from their first frame to their last; `progress` is told the frames done and all there are."""
     batch = Batch(reels, device)
     total = sum(len(reel.frames) for reel in reels)
@@ -252,26 +308,22 @@ def follow_all(
         for _ in range(ticks):
             run()
         if progress:
-            progress(batch.done(), total)
+            progress(sum(batch.done()), total)
     return batch.followed()
 
 
 @torch.no_grad()
-def record(batch: Batch, fused: bool = False) -> Callable[[], None]:
-    """The tick as a CUDA graph. The ticks that warm it up are the first of the run.
-
-    Fused by torch.compile a tick has fewer kernels and takes half the time; compiling it takes some 40 s.
-    """
-    tick = torch.compile(batch.tick, dynamic=False) if fused else batch.tick
+def record(batch: Batch) -> Callable[[], None]:
+    """The tick as a CUDA graph. The ticks that warm it up are the first of the run."""
     side = torch.cuda.Stream(batch.device)
     side.wait_stream(torch.cuda.current_stream(batch.device))
     with torch.cuda.stream(side):
         for _ in range(3):
-            tick()
+            batch.tick()
     torch.cuda.current_stream(batch.device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        tick()
+        batch.tick()
     return graph.replay
 
 
@@ -285,8 +337,7 @@ def _film(reels: list[Reel], device: torch.device) -> _Film:
         translation.append(cameras.translation)
         places = clip.centres([reel.at, *reel.frames])
         offset.append(places[:-1] - places[1:])
-        step = torch.tensor([reel.at, reel.at, *reel.frames]).diff().abs() == 1
-        steady.append(step[1:] & step[:-1])
+        steady.append(_steady([reel.at, reel.at, *reel.frames]))
         dark.append(torch.from_numpy(clip.prepared.offset))
         gain.append(clip.settings.pixels.contrast / clip.brightness)
         most.append(torch.tensor(2 * clip.settings.pixels.contrast))
@@ -308,6 +359,12 @@ def _film(reels: list[Reel], device: torch.device) -> _Film:
         gain=told(gain, torch.stack)[..., None, None],
         most=told(most, torch.stack)[..., None, None, None],
     )
+
+
+def _steady(frames: list[int]) -> Bool[Tensor, " frame"]:
+    """For every frame but the first two, whether it and the two before it follow one another directly."""
+    near = torch.tensor(frames).diff().abs() == 1
+    return near[1:] & near[:-1]
 
 
 def _common(settings: Settings) -> Settings:
@@ -337,25 +394,17 @@ def _profiles(tapers: list[Profile], device: torch.device) -> Profile:
     )
 
 
-def _rows(cameras: Cameras, rows: Tensor) -> Cameras:
-    values = {name: value if name == "shift_basis" else value[rows] for name, value in vars(cameras).items()}
+def _rows(cameras: Cameras, count: int) -> Cameras:
+    """The first frames' cameras."""
+    values = {name: value if name == "shift_basis" else value[:count] for name, value in vars(cameras).items()}
     return Cameras(**values)
 
 
-def _on(state: FrameState, device: torch.device) -> FrameState:
-    return FrameState(**{name: value.to(device) for name, value in vars(state).items()})
+def _packed(state: FrameState) -> Float[Tensor, "batch number"]:
+    """A row of all its numbers for every frame: what is kept and chosen by rows costs one launch."""
+    return torch.cat([value.reshape(len(state), -1) for value in vars(state).values()], 1)
 
 
-def _copied(state: FrameState) -> FrameState:
-    return FrameState(**{name: value.clone() for name, value in vars(state).items()})
-
-
-def _tensors(evaluation: object) -> list[Tensor]:
-    """All tensors of an evaluation in a fixed order, the energy's terms aside."""
-    found: list[Tensor] = []
-    for value in vars(evaluation).values():
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif not isinstance(value, dict):
-            found += _tensors(value)
-    return found
+def _extended(rows: Tensor) -> Tensor:
+    """With a row more."""
+    return torch.cat([rows, torch.zeros_like(rows[:1])])

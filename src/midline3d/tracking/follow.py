@@ -34,57 +34,71 @@ class Tracked:
     """px in the full frames, float64."""
 
 
-def follow(beginning: Beginning, frames: list[int]) -> Iterator[Tracked]:
-    """The frames in the order given, each from the one before; the first from the beginning's state.
+@dataclass(frozen=True)
+class Track:
+    """What following the animal has come to know: its last states, and how well frames usually fit."""
+
+    states: deque[tuple[int, FrameState]]
+    usual: deque[float]
+
+    @staticmethod
+    def of(beginning: Beginning) -> Track:
+        return Track(deque([(beginning.frame, beginning.state)], maxlen=2), deque(maxlen=50))
+
+    @property
+    def level(self) -> float:
+        """The usual misfit, infinite before there are enough."""
+        return float(np.median(self.usual)) if len(self.usual) >= 5 else np.inf
+
+    def judged(self, clip: Clip, frame: int, found: Fit, misfit: float) -> Tracked:
+        """A frame's outcome; unless it is lost, the next starts from it."""
+        settings, level = clip.settings.tracking, self.level
+        if misfit > settings.lost * level:
+            return Tracked(frame, "lost", None, None)
+        self.usual.append(misfit)
+        self.states.append((frame, found.state))
+        status: Status = "suspect" if misfit > settings.suspect * level else "ok"
+        return Tracked(frame, status, found, _projection(clip, frame, found.state))
+
+
+def follow(beginning: Beginning, frames: list[int], track: Track | None = None) -> Iterator[Tracked]:
+    """The frames in the order given, each from the one before; the first from the beginning's state, or the track's.
 
     Frames that were not located, or that no start fits, come out lost and are stepped over.
     """
     clip = beginning.clip
-    states: deque[tuple[int, FrameState]] = deque([(beginning.frame, beginning.state)], maxlen=2)
-    usual: deque[float] = deque(maxlen=50)
+    track = track or Track.of(beginning)
     located = set(clip.found)
     for frame in frames:
         if frame not in located:
             missing: Status = "unreadable" if clip.prepared.log.status[frame] == 3 else "lost"
             yield Tracked(frame, missing, None, None)
             continue
-        found, misfit = _fitted(beginning, frame, list(states), usual)
-        settings = clip.settings.tracking
-        level = float(np.median(usual)) if len(usual) >= 5 else np.inf
-        if misfit > settings.lost * level:
-            yield Tracked(frame, "lost", None, None)
-            continue
-        usual.append(misfit)
-        states.append((frame, found.state))
-        status: Status = "suspect" if misfit > settings.suspect * level else "ok"
-        yield Tracked(frame, status, found, _projection(clip, frame, found.state))
+        yield track.judged(clip, frame, *_fitted(beginning, frame, track))
 
 
-def _fitted(
-    beginning: Beginning, frame: int, states: list[tuple[int, FrameState]], usual: deque[float]
-) -> tuple[Fit, float]:
+def _fitted(beginning: Beginning, frame: int, track: Track) -> tuple[Fit, float]:
     """The best fit from where the animal was, or from where it was going; from further off if neither will do."""
     clip = beginning.clip
     weights = clip.settings.second_order
-    starts = merged(_predictions(clip, frame, states))
+    starts = merged(_predictions(clip, frame, list(track.states)))
     anchor = starts[[0]]
     problem = problem_of(clip, [frame], beginning.taper, anchor, weights)
     if clip.settings.tracking.fitter == "adam":
         found = _descended(clip, frame, anchor)
-        return found, _misfit(problem, found.state)
+        return found, float(misfit(problem, found.state))
     best = _best(problem, starts)
     found = fit(focused(problem, best), best, weights.iterations)
-    misfit = _misfit(problem, found.state)
-    limit = clip.settings.tracking.suspect * (float(np.median(usual)) if len(usual) >= 5 else np.inf)
-    if misfit <= limit:
-        return found, misfit
+    missed = float(misfit(problem, found.state))
+    if missed <= clip.settings.tracking.suspect * track.level:
+        return found, missed
     others = _further(starts[[0]])
     many = problem_of(clip, [frame] * len(others), beginning.taper, _repeated(anchor, len(others)), weights)
     tried = fit(many, others, 2 * weights.iterations)
     winner = tried.state[[int(tried.energy.argmin())]]
     again = fit(focused(problem, winner), winner, weights.iterations)
-    other = _misfit(problem, again.state)
-    return (again, other) if other < misfit else (found, misfit)
+    other = float(misfit(problem, again.state))
+    return (again, other) if other < missed else (found, missed)
 
 
 def _descended(clip: Clip, frame: int, start: FrameState) -> Fit:
@@ -140,14 +154,15 @@ def _repeated(state: FrameState, count: int) -> FrameState:
     return state[[0] * count]
 
 
-def _misfit(problem: Problem, state: FrameState) -> float:
+def misfit(problem: Problem, state: FrameState) -> Float[Tensor, " batch"]:
     """Mean squared residual over the pixels that the animal covers or should cover."""
     cameras, images = problem.views.cameras, problem.views.images
     look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
     blobs = look.blobs(project(cameras, state.points, state.shift), state.rho)
     image = render(blobs, images, problem.objective.cutoff).image
-    covered = image > 0.05 * image.amax()
-    return float((image.log1p() - images.log1p())[covered].square().mean())
+    covered = image > 0.05 * image.amax((1, 2, 3), keepdim=True)
+    squared = torch.where(covered, (image.log1p() - images.log1p()).square(), 0.0)
+    return squared.sum((1, 2, 3)) / covered.sum((1, 2, 3))
 
 
 def _projection(clip: Clip, frame: int, state: FrameState) -> Float[Tensor, "camera vertex 2"]:

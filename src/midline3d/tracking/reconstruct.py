@@ -18,7 +18,8 @@ from midline3d.settings import Settings, dump_settings
 from midline3d.store import FrameResult, Header, Result
 from midline3d.tracking.begin import Beginning, begin
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.follow import Tracked, follow
+from midline3d.tracking.follow import Tracked
+from midline3d.tracking.ways import track_ways
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
@@ -69,15 +70,18 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
     clip, first = beginning.clip, beginning.frame
     ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
     done = len(clip) - len(missing)
-    for way in ways:
-        # A frame that is there already is fitted again only where the ones that are missing need it as their start.
-        last = max((place for place, frame in enumerate(way) if frame in set(missing)), default=-1)
-        for tracked in follow(beginning, way[: last + 1]):
-            if prepared.start + tracked.frame not in result.done:
-                result.append(prepared.start + tracked.frame, _record(clip, tracked, beginning.head_odds))
-                done += 1
-            progress("reconstructing", done, len(clip))
+    for tracked in track_ways(beginning, [_needed(way, set(missing)) for way in ways]):
+        if prepared.start + tracked.frame not in result.done:
+            result.append(prepared.start + tracked.frame, _record(clip, tracked, beginning.head_odds))
+            done += 1
+        progress("reconstructing", done, len(clip))
     return clip.cameras
+
+
+def _needed(way: list[int], missing: set[int]) -> list[int]:
+    """A frame that is there already is fitted again only where the ones that are missing need it as their start."""
+    last = max((place for place, frame in enumerate(way) if frame in missing), default=-1)
+    return way[: last + 1]
 
 
 def _keep_body(out: Path, clip: Clip, beginning: Beginning) -> None:

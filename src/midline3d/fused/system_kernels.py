@@ -1,0 +1,292 @@
+"""Energies and normal equations in Triton: one program for each frame, some nodes of one, or a tile of a matrix."""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+from midline3d.fused.view_kernels import cross, in_camera
+
+
+@triton.jit
+@no_type_check
+def _kept(now, now_row, before, before_row, place, weights, gradient, b, count, KIND: tl.constexpr, FEW: tl.constexpr):
+    """The temporal energy of `count` numbers, whose pulls go to `place` of the gradient.
+
+    KIND: 0 for the change itself, 1 for that of the logarithm, 2 for the value.
+    """
+    i = tl.arange(0, FEW)
+    counts = i < count
+    value = tl.load(now + b * now_row + i, mask=counts, other=1.0)
+    last = tl.load(before + b * before_row + i, mask=counts, other=1.0)
+    change = value
+    if KIND == 0:
+        change = value - last
+    if KIND == 1:
+        change = tl.log(value / last)
+    pull = tl.load(weights + place + i, mask=counts, other=0.0) * change
+    tl.store(gradient + place + i, pull, mask=counts)
+    return tl.sum(pull * change, 0)
+
+
+@triton.jit
+@no_type_check
+def sum_energy(
+    losses, curvature, slope, weights,
+    length, shift, sigma, iota, defocus, rho,
+    old_length, old_shift, old_sigma, old_iota, old_defocus, old_rho,
+    energy, terms, gradient, curvature_row,
+    length_row, shift_row, sigma_row, iota_row, defocus_row, rho_row,
+    old_length_row, old_shift_row, old_sigma_row, old_iota_row, old_defocus_row, old_rho_row,
+    pixel_weight, batch, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+):  # fmt: skip
+    """What `second_order.evaluate` makes of the pixels' losses and of K' Q: a program for each frame."""
+    b = tl.program_id(0).to(tl.int64)
+    gradient += b * (6 + 2 * nodes + axes + 4 * cameras)
+    n, j, i = tl.arange(0, PADDED), tl.arange(0, NODES), tl.arange(0, FEW)
+    pixels = pixel_weight * tl.sum(tl.load(losses + b * cameras + i, mask=i < cameras, other=0.0), 0)
+    bending = 0.0
+    for way in tl.static_range(2):
+        row = slope + (2 * b + way) * (vertices + nodes)
+        bend = tl.load(curvature + b * curvature_row + 2 * n + way, mask=n < vertices, other=0.0)
+        bending += tl.sum(bend * tl.load(row + n, mask=n < vertices, other=0.0), 0)
+        pull = tl.load(row + vertices + j, mask=j < nodes, other=0.0)
+        tl.store(gradient + 5 + way * nodes + j, pull, mask=j < nodes)
+    five = tl.arange(0, 8)
+    tl.store(gradient + five, tl.zeros((8,), tl.float32), mask=five < 5)
+    gradient += 5 + 2 * nodes
+    c = cameras
+    kept = _kept(length, length_row, old_length, old_length_row, 0, weights, gradient, b, 1, 1, 1)
+    kept += _kept(shift, shift_row, old_shift, old_shift_row, 1, weights, gradient, b, axes, 0, FEW)
+    look = 1 + axes
+    kept += _kept(sigma, sigma_row, old_sigma, old_sigma_row, look, weights, gradient, b, c, 1, FEW)
+    kept += _kept(iota, iota_row, old_iota, old_iota_row, look + c, weights, gradient, b, c, 1, FEW)
+    kept += _kept(defocus, defocus_row, old_defocus, old_defocus_row, look + 2 * c, weights, gradient, b, c, 2, FEW)
+    kept += _kept(rho, rho_row, old_rho, old_rho_row, look + 3 * c, weights, gradient, b, c, 1, FEW)
+    tl.store(terms + b, pixels)
+    tl.store(terms + batch + b, bending)
+    tl.store(terms + 2 * batch + b, kept)
+    tl.store(energy + b, pixels + bending + kept)
+
+
+@triton.jit
+@no_type_check
+def derive_places(
+    points, frames, segments, places, points_row, frames_row, vertices, nodes, PADDED: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """`normal.vertex_derivatives`, (batch, vertex, 3, unknown): a program for some nodes of a frame, the last for what
+    is not a bend."""
+    b, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    unknowns = 6 + 2 * nodes
+    n = tl.arange(0, PADDED)
+    counts = n < vertices
+    middle = vertices // 2
+    points, frames = points + b * points_row, frames + b * frames_row
+    o0, o1, o2 = tl.load(points + 3 * middle), tl.load(points + 3 * middle + 1), tl.load(points + 3 * middle + 2)
+    x = tl.load(points + 3 * n, mask=counts, other=0.0) - o0
+    y = tl.load(points + 3 * n + 1, mask=counts, other=0.0) - o1
+    z = tl.load(points + 3 * n + 2, mask=counts, other=0.0) - o2
+    out = places + (b * vertices + n) * 3 * unknowns
+    if block == tl.num_programs(1) - 1:
+        for i in tl.static_range(3):
+            for j in tl.static_range(3):
+                tl.store(out + i * unknowns + j, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
+        for way in tl.static_range(2):
+            about = frames + 9 * middle + 1 + way
+            tx, ty, tz = cross(tl.load(about), tl.load(about + 3), tl.load(about + 6), x, y, z)
+            tl.store(out + 3 + way, tx, mask=counts)
+            tl.store(out + unknowns + 3 + way, ty, mask=counts)
+            tl.store(out + 2 * unknowns + 3 + way, tz, mask=counts)
+        tl.store(out + unknowns - 1, x, mask=counts)
+        tl.store(out + 2 * unknowns - 1, y, mask=counts)
+        tl.store(out + 3 * unknowns - 1, z, mask=counts)
+    else:
+        # Row n of the running sums holds the segments before vertex n.
+        reached = counts & (n > 0)
+        px = (x + tl.load(points + 3 * n - 3, mask=reached, other=0.0) - o0) / 2
+        py = (y + tl.load(points + 3 * n - 2, mask=reached, other=0.0) - o1) / 2
+        pz = (z + tl.load(points + 3 * n - 1, mask=reached, other=0.0) - o2) / 2
+        node = block * BLOCK + tl.arange(0, BLOCK)
+        both = reached[:, None] & (node < nodes)[None, :]
+        share = tl.load(segments + (n[:, None] - 1) * nodes + node[None, :], mask=both, other=0.0)
+        share = share / (2 * (vertices - 1))
+        here = (n == middle)[:, None]
+        keep = counts[:, None] & (node < nodes)[None, :]
+        for way in tl.static_range(2):
+            # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
+            axis = frames + 9 * n + 2 - way
+            sign = 1.0 - 2.0 * way
+            ax = sign * (tl.load(axis, mask=reached, other=0.0) + tl.load(axis - 9, mask=reached, other=0.0))
+            ay = sign * (tl.load(axis + 3, mask=reached, other=0.0) + tl.load(axis - 6, mask=reached, other=0.0))
+            az = sign * (tl.load(axis + 6, mask=reached, other=0.0) + tl.load(axis - 3, mask=reached, other=0.0))
+            mx, my, mz = cross(ax, ay, az, px, py, pz)
+            sx, sy, sz = _since(share, ax, here), _since(share, ay, here), _since(share, az, here)
+            dx, dy, dz = cross(sx, sy, sz, x[:, None], y[:, None], z[:, None])
+            to = out[:, None] + 5 + way * nodes + node[None, :]
+            tl.store(to, dx - _since(share, mx, here), mask=keep)
+            tl.store(to + unknowns, dy - _since(share, my, here), mask=keep)
+            tl.store(to + 2 * unknowns, dz - _since(share, mz, here), mask=keep)
+
+
+@triton.jit
+@no_type_check
+def _since(share, values, here):
+    """Running sums of share * values down the vertices, counted from the middle."""
+    sums = tl.cumsum(share * values[:, None], 0)
+    return sums - tl.sum(tl.where(here, sums, 0.0), 0)[None, :]
+
+
+@triton.jit
+@no_type_check
+def _pixel_by_place(rotation, focal, distortion, x, y, depth, j: tl.constexpr):
+    """d(u, v) by coordinate j of a point that lies at (x, y) of the plane (`cameras.projection_jacobian`)."""
+    fx, fy = tl.load(focal).to(tl.float64), tl.load(focal + 1).to(tl.float64)
+    k1, k2 = tl.load(distortion).to(tl.float64), tl.load(distortion + 1).to(tl.float64)
+    p1, p2 = tl.load(distortion + 2).to(tl.float64), tl.load(distortion + 3).to(tl.float64)
+    k3 = tl.load(distortion + 4).to(tl.float64)
+    toward = tl.load(rotation + 6 + j).to(tl.float64)
+    du = fx / depth * (tl.load(rotation + j).to(tl.float64) - x * toward)
+    dv = fy / depth * (tl.load(rotation + 3 + j).to(tl.float64) - y * toward)
+    r = x * x + y * y
+    radial, slope = 1 + r * (k1 + r * (k2 + r * k3)), 2 * (k1 + r * (2 * k2 + 3 * r * k3))
+    xx = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x
+    yy = radial + slope * y * y + 6 * p1 * y + 2 * p2 * x
+    xy = slope * x * y + 2 * p1 * x + 2 * p2 * y
+    return (xx * du + xy * (fx / fy) * dv).to(tl.float32), (xy * (fy / fx) * du + yy * dv).to(tl.float32)
+
+
+@triton.jit
+@no_type_check
+def _other(shift_basis, by_view, rho, row: tl.constexpr, view, column, cameras, axes, counts):
+    """Row `row` (u, v, sigma, iota, rho) of a blob's derivative by the shifts and looks, (vertex, column)."""
+    look = column - axes
+    kind, whose = look // cameras, look % cameras
+    mine = (look >= 0) & (whose == view)
+    if row < 2:
+        at = shift_basis + (2 * view + row) * axes + column
+        value = tl.load(at, mask=column < axes, other=0.0)[None, :]
+        return tl.where(counts[:, None], value, 0.0)
+    elif row < 4:  # noqa: RET505 (the branch is chosen while compiling)
+        here = counts[:, None] & (mine & (kind < 3))[None, :]
+        return tl.load(by_view[:, None] + 3 * (row - 2) + kind[None, :], mask=here, other=0.0)
+    else:
+        here = counts[:, None] & (mine & (kind == 3))[None, :]
+        return tl.where(here, rho, 0.0)
+
+
+@triton.jit
+@no_type_check
+def couple_blobs(
+    focal, distortion, rotation, translation, shift_basis, gram, slope, points, by_view, rho,
+    spatial, coupling, hessian, gradient, points_row, rho_row, own, vertices, cameras, axes, shape,
+    PADDED: tl.constexpr, OTHERS: tl.constexpr,
+):  # fmt: skip
+    """Sums over the views, a program for each frame: of every vertex the 3 x 3 matrix J' A J, and J' A O with J' b
+    behind it, O being the derivative by the shifts and looks; and O' A O, O' b, which are done with."""
+    b = tl.program_id(0).to(tl.int64)
+    n, column = tl.arange(0, PADDED), tl.arange(0, OTHERS)
+    counts = n < vertices
+    others = axes + 4 * cameras
+    last = (column == others)[None, :]
+    points += b * points_row + 3 * n
+    zero = tl.zeros((PADDED,), tl.float32)
+    g00, g01, g02, g11, g12, g22 = zero, zero, zero, zero, zero, zero
+    c0 = tl.zeros((PADDED, OTHERS), tl.float32)
+    c1, c2 = c0, c0
+    corner = tl.zeros((OTHERS, OTHERS), tl.float32)
+    rest = tl.zeros((OTHERS,), tl.float32)
+    for view in range(0, cameras):
+        at, blob = own * b * cameras + view, (b * cameras + view) * vertices + n
+        turn, away = rotation + 9 * at, translation + 3 * at
+        depth = tl.where(counts, in_camera(turn, away, points, 2, counts), 1.0)
+        x = in_camera(turn, away, points, 0, counts) / depth
+        y = in_camera(turn, away, points, 1, counts) / depth
+        u0, v0 = _pixel_by_place(turn, focal + 2 * at, distortion + 5 * at, x, y, depth, 0)
+        u1, v1 = _pixel_by_place(turn, focal + 2 * at, distortion + 5 * at, x, y, depth, 1)
+        u2, v2 = _pixel_by_place(turn, focal + 2 * at, distortion + 5 * at, x, y, depth, 2)
+        A = gram + 25 * blob
+        uu, uv = tl.load(A, mask=counts, other=0.0), tl.load(A + 1, mask=counts, other=0.0)
+        vv = tl.load(A + 6, mask=counts, other=0.0)
+        a0, a1, a2 = uu * u0 + uv * v0, uu * u1 + uv * v1, uu * u2 + uv * v2
+        d0, d1, d2 = uv * u0 + vv * v0, uv * u1 + vv * v1, uv * u2 + vv * v2
+        g00, g01, g02 = g00 + u0 * a0 + v0 * d0, g01 + u0 * a1 + v0 * d1, g02 + u0 * a2 + v0 * d2
+        g11, g12, g22 = g11 + u1 * a1 + v1 * d1, g12 + u1 * a2 + v1 * d2, g22 + u2 * a2 + v2 * d2
+        wide = tl.load(rho + b * rho_row + view)
+        for row in tl.static_range(5):
+            mine = _other(shift_basis, by_view + 6 * blob, wide, row, view, column, cameras, axes, counts)
+            pushed = tl.zeros((PADDED, OTHERS), tl.float32)
+            for other in tl.static_range(5):
+                one = _other(shift_basis, by_view + 6 * blob, wide, other, view, column, cameras, axes, counts)
+                pushed += tl.load(A + 5 * row + other, mask=counts, other=0.0)[:, None] * one
+            pull = tl.load(slope + 5 * blob + row, mask=counts, other=0.0)
+            rest += tl.sum(mine * pull[:, None], 0)
+            corner = tl.dot(tl.trans(mine), pushed, corner, input_precision="ieee")
+            if row < 2:
+                pushed = tl.where(last, pull[:, None], pushed)
+                if row == 0:
+                    c0, c1, c2 = c0 + u0[:, None] * pushed, c1 + u1[:, None] * pushed, c2 + u2[:, None] * pushed
+                else:
+                    c0, c1, c2 = c0 + v0[:, None] * pushed, c1 + v1[:, None] * pushed, c2 + v2[:, None] * pushed
+    _store_spatial(spatial + 9 * (b * vertices + n), g00, g01, g02, g11, g12, g22, counts)
+    to = coupling + (b * vertices + n)[:, None] * 3 * (others + 1) + column[None, :]
+    keep = counts[:, None] & (column <= others)[None, :]
+    tl.store(to, c0, mask=keep)
+    tl.store(to + others + 1, c1, mask=keep)
+    tl.store(to + 2 * (others + 1), c2, mask=keep)
+    count = shape + others
+    line = tl.arange(0, OTHERS)
+    to = hessian + b * count * count + (shape + line)[:, None] * count + shape + column[None, :]
+    tl.store(to, corner, mask=(line < others)[:, None] & (column < others)[None, :])
+    tl.store(gradient + b * count + shape + column, rest, mask=column < others)
+
+
+@triton.jit
+@no_type_check
+def _store_spatial(to, g00, g01, g02, g11, g12, g22, counts):
+    tl.store(to, g00, mask=counts)
+    tl.store(to + 1, g01, mask=counts)
+    tl.store(to + 2, g02, mask=counts)
+    tl.store(to + 3, g01, mask=counts)
+    tl.store(to + 4, g11, mask=counts)
+    tl.store(to + 5, g12, mask=counts)
+    tl.store(to + 6, g02, mask=counts)
+    tl.store(to + 7, g12, mask=counts)
+    tl.store(to + 8, g22, mask=counts)
+
+
+@triton.jit
+@no_type_check
+def multiply_places(
+    places, spatial, coupling, hessian, gradient, vertices, shape, others, TILE: tl.constexpr, DEPTH: tl.constexpr
+):  # fmt: skip
+    """P' (G P, C): the rows of H that belong to unknowns which move vertices, and their gradient. A program for each
+    tile of the matrix."""
+    b = tl.program_id(0).to(tl.int64)
+    row, column = tl.program_id(1) * TILE + tl.arange(0, TILE), tl.program_id(2) * TILE + tl.arange(0, TILE)
+    total = tl.zeros((TILE, TILE), tl.float32)
+    moves, pushes = (column < shape)[None, :], (column >= shape)[None, :] & (column <= shape + others)[None, :]
+    for start in range(0, vertices, DEPTH):
+        n = start + tl.arange(0, DEPTH)
+        counts = (n < vertices)[:, None]
+        vertex = b * vertices + n
+        place = places + vertex[:, None] * 3 * shape
+        couple = coupling + vertex[:, None] * 3 * (others + 1) + (column - shape)[None, :]
+        p0 = tl.load(place + column[None, :], mask=counts & moves, other=0.0)
+        p1 = tl.load(place + shape + column[None, :], mask=counts & moves, other=0.0)
+        p2 = tl.load(place + 2 * shape + column[None, :], mask=counts & moves, other=0.0)
+        for i in tl.static_range(3):
+            G = spatial + 9 * vertex + 3 * i
+            right = tl.load(couple + i * (others + 1), mask=counts & pushes, other=0.0)
+            right += tl.load(G, mask=n < vertices, other=0.0)[:, None] * p0
+            right += tl.load(G + 1, mask=n < vertices, other=0.0)[:, None] * p1
+            right += tl.load(G + 2, mask=n < vertices, other=0.0)[:, None] * p2
+            left = tl.load(place + i * shape + row[None, :], mask=counts & (row < shape)[None, :], other=0.0)
+            total = tl.dot(tl.trans(left), right, total, input_precision="tf32x3")
+    count = shape + others
+    hessian += b * count * count
+    there = (row < shape)[:, None]
+    tl.store(hessian + row[:, None] * count + column[None, :], total, mask=there & (column < count)[None, :])
+    mirrored = there & pushes & (column < count)[None, :]
+    tl.store(hessian + column[None, :] * count + row[:, None], total, mask=mirrored)
+    slope = gradient + b * count + row[:, None] + tl.zeros((1, TILE), tl.int32)
+    tl.store(slope, total, mask=there & (column == count)[None, :])

@@ -1,0 +1,356 @@
+"""Curves, cameras and looks in Triton: one program for each frame, or for each view of one.
+
+Batch-first tensors may be rows of something wider: `*_row` is what lies between two frames. What decides where a vertex
+lies is float64 between float32 in and out, as in _chain.c: a few thousand operations a frame cost nothing in it.
+Triton reads the functions' source, so nothing may wrap them: `no_type_check` keeps the tests' shape checker away.
+"""
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+@no_type_check
+def wide(pointer, mask):
+    return tl.load(pointer, mask=mask, other=0.0).to(tl.float64)
+
+
+@triton.jit
+@no_type_check
+def within(value, low, high):
+    """Clamped; what is not a number stays so."""
+    return tl.where(value < low, low, tl.where(value > high, high, value))
+
+
+@triton.jit
+@no_type_check
+def cross(ax, ay, az, bx, by, bz):
+    return ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+@no_type_check
+def _hamilton(a, b, c, d, e, f, g, h):
+    """The product of two quaternions."""
+    return (
+        a * e - b * f - c * g - d * h,
+        a * f + e * b + c * h - d * g,
+        a * g + e * c + d * f - b * h,
+        a * h + e * d + b * g - c * f,
+    )
+
+
+@triton.jit
+@no_type_check
+def _segment(curvature, m, vertices, inside):
+    """Rotation vector of segment m (`curve.segment_rotations`) and its chord for unit length (`curve._chords`)."""
+    step = 1.0 / (vertices - 1).to(tl.float64)
+    one, two = curvature, curvature + 1
+    first, last = inside & (m > 0), inside & (m < vertices - 2)
+    a0, a1 = wide(one + 2 * m - 2, first), wide(two + 2 * m - 2, first)
+    b0, b1 = wide(one + 2 * m, inside), wide(two + 2 * m, inside)
+    c0, c1 = wide(one + 2 * m + 2, inside), wide(two + 2 * m + 2, inside)
+    d0, d1 = wide(one + 2 * m + 4, last), wide(two + 2 * m + 4, last)
+    before0, before1 = c0 - 2 * b0 + a0, c1 - 2 * b1 + a1
+    after0, after1 = d0 - 2 * c0 + b0, d1 - 2 * c1 + b1
+    # The first and the last segment have but one neighbour, which stands for both.
+    near0, near1 = tl.where(first, before0, after0), tl.where(first, before1, after1)
+    far0, far1 = tl.where(last, after0, before0), tl.where(last, after1, before1)
+    x = (b0 * c1 - b1 * c0) * (step * step / 12)
+    y = -((b1 + c1) / 2 - (near1 + far1) / 24) * step
+    z = ((b0 + c0) / 2 - (near0 + far0) / 24) * step
+    angle = x * x + y * y + z * z
+    half = (1 - angle / 12 + angle * angle / 360) / 2
+    sixth = (1 - angle / 20 + angle * angle / 840) / 6
+    along = 1 - sixth * (y * y + z * z)
+    left = half * z + sixth * x * y - (c0 - b0) * (step / 12)
+    up = sixth * x * z - half * y - (c1 - b1) * (step / 12)
+    return x, y, z, along, left, up
+
+
+@triton.jit
+@no_type_check
+def _matrix(w, x, y, z):
+    """The rotation of a quaternion, row by row."""
+    norm = 1 / tl.sqrt(w * w + x * x + y * y + z * z)
+    w, x, y, z = w * norm, x * norm, y * norm, z * norm
+    return (
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    )  # fmt: skip
+
+
+@triton.jit
+@no_type_check
+def _at(values, chosen):
+    return tl.sum(tl.where(chosen, values, 0.0), 0)
+
+
+@triton.jit
+@no_type_check
+def integrate_curve(
+    position, frame, curvature, length, start, points, frames, curvature_row, vertices, PADDED: tl.constexpr
+):  # fmt: skip
+    """`curve.integrate`: a program for each curve."""
+    b = tl.program_id(0).to(tl.int64)
+    n = tl.arange(0, PADDED)
+    counts = n < vertices
+    # Vertex n is reached by segment n - 1, vertex 0 by none.
+    reached = counts & (n > 0)
+    x, y, z, along, left, up = _segment(curvature + b * curvature_row, n - 1, vertices, reached)
+    h = (x * x + y * y + z * z) / 4
+    s = tl.where(reached, 0.5 - h / 12 + h * h / 240 - h * h * h / 10080, 0.0)
+    c = tl.where(reached, 1 - h / 2 + h * h / 24 - h * h * h / 720, 1.0)
+    qw, qx, qy, qz = tl.associative_scan((c, s * x, s * y, s * z), 0, _hamilton)
+    r00, r01, r02, r10, r11, r12, r20, r21, r22 = _matrix(qw, qx, qy, qz)
+    # A chord is told in the frame that its segment starts with: this vertex's, less the segment's own rotation.
+    ow, ox, oy, oz = _hamilton(qw, qx, qy, qz, c, -s * x, -s * y, -s * z)
+    o00, o01, o02, o10, o11, o12, o20, o21, o22 = _matrix(ow, ox, oy, oz)
+    unit = tl.where(reached, tl.load(length + b).to(tl.float64) / (vertices - 1), 0.0)
+    px = tl.cumsum(unit * (o00 * along + o01 * left + o02 * up), 0)
+    py = tl.cumsum(unit * (o10 * along + o11 * left + o12 * up), 0)
+    pz = tl.cumsum(unit * (o20 * along + o21 * left + o22 * up), 0)
+    first = tl.load(start + b)
+    here = n == tl.where(first < 0, first + vertices, first)
+    px, py, pz = px - _at(px, here), py - _at(py, here), pz - _at(pz, here)
+    s00, s01, s02 = _at(r00, here), _at(r01, here), _at(r02, here)
+    s10, s11, s12 = _at(r10, here), _at(r11, here), _at(r12, here)
+    s20, s21, s22 = _at(r20, here), _at(r21, here), _at(r22, here)
+    points += 3 * (b * vertices + n)
+    frames += 9 * (b * vertices + n)
+    for i in tl.static_range(3):
+        f0 = tl.load(frame + 9 * b + 3 * i).to(tl.float64)
+        f1 = tl.load(frame + 9 * b + 3 * i + 1).to(tl.float64)
+        f2 = tl.load(frame + 9 * b + 3 * i + 2).to(tl.float64)
+        # Row i of what carries the curve from vertex 0's frame into the one asked for: frame @ R(start)'.
+        c0, c1, c2 = f0 * s00 + f1 * s01 + f2 * s02, f0 * s10 + f1 * s11 + f2 * s12, f0 * s20 + f1 * s21 + f2 * s22
+        place = tl.load(position + 3 * b + i).to(tl.float64) + c0 * px + c1 * py + c2 * pz
+        tl.store(points + i, place.to(tl.float32), mask=counts)
+        tl.store(frames + 3 * i, (c0 * r00 + c1 * r10 + c2 * r20).to(tl.float32), mask=counts)
+        tl.store(frames + 3 * i + 1, (c0 * r01 + c1 * r11 + c2 * r21).to(tl.float32), mask=counts)
+        tl.store(frames + 3 * i + 2, (c0 * r02 + c1 * r12 + c2 * r22).to(tl.float32), mask=counts)
+
+
+@triton.jit
+@no_type_check
+def _turned(x, y, z, vx, vy, vz):
+    """exp(turn x) v, by Rodrigues."""
+    a = x * x + y * y + z * z
+    small = a < 1e-8
+    square = tl.where(small, 1.0, a)
+    angle = tl.sqrt(square)
+    once = tl.where(small, 1 - a / 6, tl.sin(angle) / angle)
+    twice = tl.where(small, 0.5 - a / 24, (1 - tl.cos(angle)) / square)
+    ax, ay, az = cross(x, y, z, vx, vy, vz)
+    bx, by, bz = cross(x, y, z, ax, ay, az)
+    return vx + once * ax + twice * bx, vy + once * ay + twice * by, vz + once * az + twice * bz
+
+
+@triton.jit
+@no_type_check
+def _grown(old, old_row, log_step, most, low, high, new, b, count, PADDED: tl.constexpr):
+    i = tl.arange(0, PADDED)
+    step = within(wide(log_step + i, i < count), -most, most)
+    value = wide(old + b * old_row + i, i < count) * tl.exp(step)
+    tl.store(new + b * count + i, within(value, low, high).to(tl.float32), mask=i < count)
+
+
+@triton.jit
+@no_type_check
+def take_step(
+    step, basis, points, frames, curvature, length, shift, sigma, iota, rho, defocus,
+    place, frame, new_curvature, new_length, new_shift, new_sigma, new_iota, new_rho, new_defocus,
+    points_row, frames_row, curvature_row, length_row, shift_row, sigma_row, iota_row, rho_row, defocus_row,
+    longest_log, look_log, limit, defocus_most,
+    length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high,
+    vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+):  # fmt: skip
+    """`second_order.moved` up to the curve, which `integrate_curve` then makes from the middle's place and frame."""
+    b = tl.program_id(0).to(tl.int64)
+    step += b * (6 + 2 * nodes + axes + 4 * cameras)
+    look = step + 6 + 2 * nodes + axes
+    n, j = tl.arange(0, PADDED), tl.arange(0, NODES)
+    counts, both = n < vertices, (n < vertices)[:, None] & (j < nodes)[None, :]
+    row = tl.load(basis + n[:, None] * nodes + j[None, :], mask=both, other=0.0)
+    bend1 = tl.load(step + 5 + j, mask=j < nodes, other=0.0)
+    bend2 = tl.load(step + 5 + nodes + j, mask=j < nodes, other=0.0)
+    old = curvature + b * curvature_row + 2 * n
+    one = wide(old, counts) + tl.sum(row * bend1[None, :], 1)
+    two = wide(old + 1, counts) + tl.sum(row * bend2[None, :], 1)
+    norm = tl.sqrt(one * one + two * two)
+    shorter = tl.where(norm > limit, limit / tl.where(norm > limit, norm, 1.0), 1.0)
+    new = new_curvature + 2 * (b * vertices + n)
+    tl.store(new, (one * shorter).to(tl.float32), mask=counts)
+    tl.store(new + 1, (two * shorter).to(tl.float32), mask=counts)
+
+    middle = vertices // 2
+    points, frames = points + b * points_row + 3 * middle, frames + b * frames_row + 9 * middle
+    turn1, turn2 = tl.load(step + 3).to(tl.float64), tl.load(step + 4).to(tl.float64)
+    t0, n0, m0 = tl.load(frames).to(tl.float64), tl.load(frames + 1).to(tl.float64), tl.load(frames + 2).to(tl.float64)
+    t1, n1 = tl.load(frames + 3).to(tl.float64), tl.load(frames + 4).to(tl.float64)
+    t2, n2 = tl.load(frames + 6).to(tl.float64), tl.load(frames + 7).to(tl.float64)
+    m1, m2 = tl.load(frames + 5).to(tl.float64), tl.load(frames + 8).to(tl.float64)
+    x, y, z = n0 * turn1 + m0 * turn2, n1 * turn1 + m1 * turn2, n2 * turn1 + m2 * turn2
+    t0, t1, t2 = _turned(x, y, z, t0, t1, t2)
+    n0, n1, n2 = _turned(x, y, z, n0, n1, n2)
+    size = 1 / tl.sqrt(t0 * t0 + t1 * t1 + t2 * t2)
+    t0, t1, t2 = t0 * size, t1 * size, t2 * size
+    along = t0 * n0 + t1 * n1 + t2 * n2
+    n0, n1, n2 = n0 - along * t0, n1 - along * t1, n2 - along * t2
+    size = 1 / tl.sqrt(n0 * n0 + n1 * n1 + n2 * n2)
+    n0, n1, n2 = n0 * size, n1 * size, n2 * size
+    m0, m1, m2 = cross(t0, t1, t2, n0, n1, n2)
+    frame += 9 * b
+    tl.store(frame, t0.to(tl.float32))
+    tl.store(frame + 1, n0.to(tl.float32))
+    tl.store(frame + 2, m0.to(tl.float32))
+    tl.store(frame + 3, t1.to(tl.float32))
+    tl.store(frame + 4, n1.to(tl.float32))
+    tl.store(frame + 5, m1.to(tl.float32))
+    tl.store(frame + 6, t2.to(tl.float32))
+    tl.store(frame + 7, n2.to(tl.float32))
+    tl.store(frame + 8, m2.to(tl.float32))
+    i = tl.arange(0, 4)
+    tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(step + i, i < 3)).to(tl.float32), mask=i < 3)
+
+    _grown(length, length_row, step + 5 + 2 * nodes, longest_log, length_low, length_high, new_length, b, 1, 1)
+    _grown(sigma, sigma_row, look, look_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
+    _grown(iota, iota_row, look + cameras, look_log, iota_low, iota_high, new_iota, b, cameras, FEW)
+    _grown(rho, rho_row, look + 3 * cameras, look_log, rho_low, rho_high, new_rho, b, cameras, FEW)
+    i = tl.arange(0, FEW)
+    focus = wide(defocus + b * defocus_row + i, i < cameras) + wide(look + 2 * cameras + i, i < cameras)
+    tl.store(new_defocus + b * cameras + i, within(focus, -defocus_most, defocus_most).to(tl.float32), mask=i < cameras)
+    aside = wide(shift + b * shift_row + i, i < axes) + wide(step + 6 + 2 * nodes + i, i < axes)
+    tl.store(new_shift + b * axes + i, aside.to(tl.float32), mask=i < axes)
+
+
+# --- cameras and looks ------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+@no_type_check
+def in_camera(rotation, translation, points, i: tl.constexpr, counts):
+    """Coordinate i of the points in a camera."""
+    value = tl.load(translation + i).to(tl.float64)
+    for j in tl.static_range(3):
+        value += tl.load(rotation + 3 * i + j).to(tl.float64) * wide(points + j, counts)
+    return value
+
+
+@triton.jit
+@no_type_check
+def project_view(
+    focal, centre, distortion, rotation, translation, shift_basis, points, shift, out,
+    points_row, shift_row, own, vertices, cameras, axes, SHIFTED: tl.constexpr, PADDED: tl.constexpr,
+):  # fmt: skip
+    """`cameras.project`: a program for each view of each frame."""
+    b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    at = own * b * cameras + view
+    n = tl.arange(0, PADDED)
+    counts = n < vertices
+    points += b * points_row + 3 * n
+    rotation, translation = rotation + 9 * at, translation + 3 * at
+    fx, fy = tl.load(focal + 2 * at).to(tl.float64), tl.load(focal + 2 * at + 1).to(tl.float64)
+    depth = tl.where(counts, in_camera(rotation, translation, points, 2, counts), 1.0)
+    x = in_camera(rotation, translation, points, 0, counts) / depth
+    y = in_camera(rotation, translation, points, 1, counts) / depth
+    if SHIFTED:
+        for a in range(0, axes):
+            by = tl.load(shift + b * shift_row + a).to(tl.float64)
+            x += by * tl.load(shift_basis + 2 * view * axes + a).to(tl.float64) / fx
+            y += by * tl.load(shift_basis + (2 * view + 1) * axes + a).to(tl.float64) / fy
+    k1, k2 = tl.load(distortion + 5 * at).to(tl.float64), tl.load(distortion + 5 * at + 1).to(tl.float64)
+    p1, p2 = tl.load(distortion + 5 * at + 2).to(tl.float64), tl.load(distortion + 5 * at + 3).to(tl.float64)
+    k3 = tl.load(distortion + 5 * at + 4).to(tl.float64)
+    r = x * x + y * y
+    radial = 1 + r * (k1 + r * (k2 + r * k3))
+    u = (radial * x + 2 * p1 * x * y + p2 * (r + 2 * x * x)) * fx + tl.load(centre + 2 * at).to(tl.float64)
+    v = (radial * y + p1 * (r + 2 * y * y) + 2 * p2 * x * y) * fy + tl.load(centre + 2 * at + 1).to(tl.float64)
+    out += 2 * ((b * cameras + view) * vertices + n)
+    tl.store(out, u.to(tl.float32), mask=counts)
+    tl.store(out + 1, v.to(tl.float32), mask=counts)
+
+
+@triton.jit
+@no_type_check
+def see_view(
+    rotation, translation, points, tangents, stretch, beyond, points_row, tangents_row, between, along_axis,
+    own, longest, vertices, cameras, PADDED: tl.constexpr,
+):  # fmt: skip
+    """`appearance.optics`: a program for each view of each frame."""
+    b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    at = own * b * cameras + view
+    n = tl.arange(0, PADDED)
+    counts = n < vertices
+    points, tangents = points + b * points_row + 3 * n, tangents + b * tangents_row + between * n
+    away = in_camera(rotation + 9 * at, translation + 3 * at, points, 2, counts)
+    along = tl.zeros((PADDED,), tl.float64)
+    for i in tl.static_range(3):
+        along += tl.load(rotation + 9 * at + 6 + i).to(tl.float64) * wide(tangents + along_axis * i, counts)
+    across = tl.sqrt(tl.maximum(1 - along * along, 0.0))
+    mean = tl.sum(tl.where(counts, away, 0.0), 0) / vertices
+    out = (b * cameras + view) * vertices + n
+    tl.store(stretch + out, (1 / tl.maximum(across, 1 / longest)).to(tl.float32), mask=counts)
+    tl.store(beyond + out, (away - mean).to(tl.float32), mask=counts)
+
+
+@triton.jit
+@no_type_check
+def _end(place, share, bluntness):
+    """`appearance._end`, as a logarithm."""
+    inward = 1 - within(place / share, 0.0, 1.0)
+    return bluntness * tl.log(tl.maximum(1 - inward * inward, 1e-4))
+
+
+@triton.jit
+@no_type_check
+def look_view(
+    sigma, iota, defocus, stretch, beyond, sharp, length,
+    head_share, head_bluntness, tail_share, tail_bluntness, head_opacity, tail_opacity, depth, tissue,
+    out_sigma, out_iota, by_view, sigma_row, iota_row, defocus_row, own, floor, cap, vertices, cameras, knots,
+    PADDED: tl.constexpr, KNOTS: tl.constexpr,
+):  # fmt: skip
+    """`appearance.Profile.look`: a program for each view of each frame."""
+    b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    mine = own * b
+    n = tl.arange(0, PADDED)
+    counts = n < vertices
+    out = (b * cameras + view) * vertices + n
+    wide, bright = tl.load(sigma + b * sigma_row + view), tl.load(iota + b * iota_row + view)
+    thin = tl.minimum(tl.load(sharp + mine * cameras + view), wide)
+    middle = tl.sqrt(tl.maximum(wide * wide - thin * thin, floor * floor))
+    away = tl.load(beyond + out, mask=counts, other=0.0)
+    blur = tl.maximum(middle + tl.load(defocus + b * defocus_row + view) * away, floor)
+    lost = cap / tl.load(length + mine * cameras + view)
+    place = n.to(tl.float32) / (vertices - 1)
+    head = _end(place - lost * _at(blur, n == 0), tl.load(head_share + mine), tl.load(head_bluntness + mine))
+    tail = _end(
+        1 - place - lost * _at(blur, n == vertices - 1), tl.load(tail_share + mine), tl.load(tail_bluntness + mine)
+    )
+    k = tl.arange(0, KNOTS)
+    hats = tl.maximum(1 - tl.abs(place[:, None] * (knots - 1) - k[None, :].to(tl.float32)), 0.0)
+    dense = tl.sum(hats * tl.load(tissue + mine * knots + k, mask=k < knots, other=0.0)[None, :], 1)
+    width = tl.exp(head + tail)
+    opacity = tl.exp(head * tl.load(head_opacity + mine) + tail * tl.load(tail_opacity + mine) + dense)
+    spread = tl.sqrt(thin * thin * width * width + blur * blur)
+    whole = tl.sqrt(thin * thin + middle * middle)
+    longer = tl.exp(tl.log(tl.load(stretch + out, mask=counts, other=1.0)) * tl.load(depth + mine))
+    faded = bright * opacity * width * (whole / spread) * longer
+    by_blur = tl.where(blur > floor, blur / spread, 0.0)
+    by_sigma = tl.where(wide > thin, by_blur * wide * wide / middle, spread)
+    by_focus = by_blur * away
+    tl.store(out_sigma + out, spread, mask=counts)
+    tl.store(out_iota + out, faded, mask=counts)
+    by_view += 6 * out
+    tl.store(by_view, by_sigma, mask=counts)
+    tl.store(by_view + 1, tl.zeros_like(spread), mask=counts)
+    tl.store(by_view + 2, by_focus, mask=counts)
+    tl.store(by_view + 3, faded * (1 - by_sigma / spread), mask=counts)
+    tl.store(by_view + 4, faded, mask=counts)
+    tl.store(by_view + 5, -faded * by_focus / spread, mask=counts)

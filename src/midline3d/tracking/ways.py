@@ -1,0 +1,93 @@
+"""Several ways through a recording at once, run ahead on the device and judged behind it as `follow` judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from midline3d.tracking.batch import WATCHED, Batch, Reel, record
+from midline3d.tracking.begin import Beginning
+from midline3d.tracking.follow import Track, Tracked, follow
+
+STRETCH = 2000
+"""Frames of a way that lie on the device at once: at three views of 200 px that is 240 MB."""
+
+
+def track_ways(beginning: Beginning, ways: list[list[int]]) -> Iterator[Tracked]:
+    """The ways as suits the clip's device and fitter: run ahead on a GPU, else frame after frame."""
+    clip = beginning.clip
+    if clip.device.type == "cuda" and clip.settings.tracking.fitter == "second-order":
+        yield from follow_ways(beginning, ways)
+    else:
+        for way in ways:
+            yield from follow(beginning, way)
+
+
+@torch.no_grad()
+def follow_ways(beginning: Beginning, ways: list[list[int]], stretch: int = STRETCH) -> Iterator[Tracked]:
+    """What `follow` gives of every way, as it comes: each way in its order, the ways among one another.
+
+    Frames that were not located come first.
+    """
+    located = set(beginning.clip.found)
+    for way in ways:
+        yield from follow(beginning, [frame for frame in way if frame not in located])
+    found = [[frame for frame in way if frame in located] for way in ways]
+    tracks = [Track.of(beginning) for _ in ways]
+    for first in range(0, max(map(len, found), default=0), stretch):
+        parts = [way[first : first + stretch] for way in found]
+        yield from _run([_Way(beginning, part, track) for part, track in zip(parts, tracks, strict=True) if part])
+
+
+@dataclass
+class _Way:
+    """One way's frames on the device, and how far they have been judged."""
+
+    beginning: Beginning
+    frames: list[int]
+    track: Track
+    judged: int = 0
+
+    def reel(self) -> Reel:
+        at, state = self.track.states[-1]
+        return Reel(self.beginning, self.frames, state, at)
+
+    def watch(self, batch: Batch, slot: int, done: int) -> Iterator[Tracked]:
+        """Judges what has been written; where it does not fit, `follow` takes over until it does again."""
+        clip, first = self.beginning.clip, self.judged
+        if done <= first:
+            return
+        fit, misfits = batch.fits(slot, first, done)
+        for place, misfit in enumerate(misfits.tolist()):
+            # Not <=: what is not a number does not fit either.
+            if not misfit <= clip.settings.tracking.suspect * self.track.level:
+                yield from self._recover(batch, slot)
+                return
+            self.judged += 1
+            yield self.track.judged(clip, self.frames[first + place], fit[[place]], misfit)
+
+    def _recover(self, batch: Batch, slot: int) -> Iterator[Tracked]:
+        states = [(frame, state.to(batch.device)) for frame, state in self.track.states]
+        self.track.states.clear()
+        self.track.states.extend(states)
+        for tracked in follow(self.beginning, self.frames[self.judged :], self.track):
+            self.judged += 1
+            yield tracked
+            if tracked.status == "ok":
+                break
+        batch.restart(slot, self.judged, list(self.track.states))
+
+
+def _run(ways: list[_Way]) -> Iterator[Tracked]:
+    device = ways[0].beginning.clip.device
+    batch = Batch([way.reel() for way in ways], device)
+    for slot, way in enumerate(ways):
+        batch.restart(slot, 0, list(way.track.states))
+    run, ticks = (record(batch), WATCHED) if device.type == "cuda" else (batch.tick, 1)
+    while any(way.judged < len(way.frames) for way in ways):
+        for _ in range(ticks):
+            run()
+        for slot, (way, done) in enumerate(zip(ways, batch.done(), strict=True)):
+            yield from way.watch(batch, slot, done)
