@@ -16,7 +16,7 @@ from test_compiled import as_floats, bent, own_cameras, random_look, random_prod
 from torch import Tensor  # noqa: E402
 
 from midline3d import curve, fused  # noqa: E402
-from midline3d.appearance import CAP, optics  # noqa: E402
+from midline3d.appearance import CAP, hats, optics  # noqa: E402
 from midline3d.cameras import Cameras, project  # noqa: E402
 from midline3d.fitting import second_order  # noqa: E402
 from midline3d.fitting.normal import Layout, System, pixel_system, spline_basis  # noqa: E402
@@ -132,7 +132,8 @@ def test_looks(own: bool, batch: int, vertices: int, cameras: int, nodes: int) -
     actual = fused.look(
         (given["sigma"], given["iota"], given["defocus"]),
         (seen.stretch.float().to(DEVICE), seen.beyond.float().to(DEVICE)),
-        numbers, taper.sharp.float().to(DEVICE), taper.length.float().to(DEVICE), taper.floor, CAP,
+        numbers, hats(vertices, torch.float32, torch.device(DEVICE)),
+        taper.sharp.float().to(DEVICE), taper.length.float().to(DEVICE), taper.floor, CAP,
     )  # fmt: skip
     for value, right in zip(actual, vars(expected).values(), strict=True):
         assert apart(value, right) < ROUNDED

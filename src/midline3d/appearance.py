@@ -116,16 +116,16 @@ class Shape:
         """Width and opacity at equal steps from tip to tip, as shares of the middle's; `lost` goes off at both ends."""
         head = _end(place - lost[..., :1], self.head_share, self.head_bluntness)
         tail = _end(1 - place - lost[..., 1:], self.tail_share, self.tail_bluntness)
-        tissue = (self.tissue @ _hats(len(place), place.dtype, place.device).mT).exp()
+        tissue = (self.tissue @ hats(len(place), place.dtype, place.device).mT).exp()
         return head * tail, head**self.head_opacity * tail**self.tail_opacity * tissue
 
 
 @lru_cache(maxsize=8)
-def _hats(vertices: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def hats(vertices: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Piecewise linear interpolation from the knots to equal steps over [0, 1], as a (vertex, knot) matrix."""
     steps = np.linspace(0, 1, vertices)
-    hats = np.stack([np.interp(steps, KNOTS, hat) for hat in np.eye(len(KNOTS))], 1)
-    return torch.from_numpy(hats).to(dtype).to(device)
+    matrix = np.stack([np.interp(steps, KNOTS, hat) for hat in np.eye(len(KNOTS))], 1)
+    return torch.from_numpy(matrix).to(dtype).to(device)
 
 
 def _end(place: Tensor, share: Tensor, bluntness: Tensor) -> Tensor:
@@ -164,7 +164,8 @@ class Profile:
         if fused.takes(*vars(view).values(), *vars(optics).values(), *vars(self.shape).values(), self.sharp):
             seen = (optics.stretch, optics.beyond)
             looks, body = (view.sigma, view.iota, view.defocus), vars(self.shape)
-            return Look(*fused.look(looks, seen, body, self.sharp, self.length, self.floor, CAP))
+            knots = hats(self.vertices, self.sharp.dtype, self.sharp.device)
+            return Look(*fused.look(looks, seen, body, knots, self.sharp, self.length, self.floor, CAP))
         sigma, iota = view.sigma[..., None], view.iota[..., None]
         sharp = torch.minimum(self.sharp[..., None], sigma)
         middle = (sigma.square() - sharp.square()).clamp(min=self.floor**2).sqrt()

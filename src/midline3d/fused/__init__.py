@@ -123,21 +123,23 @@ def look(
     view: tuple[Tensor, Tensor, Tensor],
     seen: tuple[Tensor, Tensor],
     shape: Mapping[str, Tensor],
+    hats: Float[Tensor, "vertex knot"],
     sharp: Float[Tensor, "*batch camera"],
     length: Float[Tensor, "*batch camera"],
     floor: float,
     cap: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """sigma, iota and their derivatives by the views: `appearance.Profile.look`."""
+    """sigma, iota and their derivatives by the views: `appearance.Profile.look`, `hats` being `appearance.hats`."""
     batch, cameras, vertices = seen[0].shape
     looks, rows = _rows(*view)
     numbers = [shape[name].contiguous() for name in _SHAPE]
     made = [seen[0].new_empty(batch, cameras, vertices, *more) for more in ((), (), (2, 3))]
-    knots = shape["tissue"].shape[-1]
+    knots = hats.shape[1]
     with _on(sharp):
         _views().look_view[(batch, cameras)](
-            *looks, *(part.contiguous() for part in seen), sharp.contiguous(), length.contiguous(), *numbers, *made,
-            *rows, int(sharp.ndim == 2), floor, cap, vertices, cameras, knots, _padded(vertices), _padded(knots, 1),
+            *looks, *(part.contiguous() for part in seen), sharp.contiguous(), length.contiguous(), *numbers, hats,
+            *made, *rows, int(sharp.ndim == 2), floor, cap, vertices, cameras, knots, _padded(vertices),
+            _padded(knots, 1),
         )  # fmt: skip
     return made[0], made[1], made[2]
 

@@ -312,7 +312,7 @@ def _end(place, share, bluntness):
 @no_type_check
 def look_view(
     sigma, iota, defocus, stretch, beyond, sharp, length,
-    head_share, head_bluntness, tail_share, tail_bluntness, head_opacity, tail_opacity, depth, tissue,
+    head_share, head_bluntness, tail_share, tail_bluntness, head_opacity, tail_opacity, depth, tissue, hats,
     out_sigma, out_iota, by_view, sigma_row, iota_row, defocus_row, own, floor, cap, vertices, cameras, knots,
     PADDED: tl.constexpr, KNOTS: tl.constexpr,
 ):  # fmt: skip
@@ -334,8 +334,8 @@ def look_view(
         1 - place - lost * _at(blur, n == vertices - 1), tl.load(tail_share + mine), tl.load(tail_bluntness + mine)
     )
     k = tl.arange(0, KNOTS)
-    hats = tl.maximum(1 - tl.abs(place[:, None] * (knots - 1) - k[None, :].to(tl.float32)), 0.0)
-    dense = tl.sum(hats * tl.load(tissue + mine * knots + k, mask=k < knots, other=0.0)[None, :], 1)
+    near = tl.load(hats + n[:, None] * knots + k[None, :], mask=counts[:, None] & (k < knots)[None, :], other=0.0)
+    dense = tl.sum(near * tl.load(tissue + mine * knots + k, mask=k < knots, other=0.0)[None, :], 1)
     width = tl.exp(head + tail)
     opacity = tl.exp(head * tl.load(head_opacity + mine) + tail * tl.load(tail_opacity + mine) + dense)
     spread = tl.sqrt(thin * thin * width * width + blur * blur)
