@@ -1,7 +1,8 @@
-"""The small sums of a second-order step in C (see _chain.c): a call each, where torch needs hundreds.
+"""The small sums of a step in C (see _chain.c): a call each, where torch needs hundreds.
 
-Every function here has a plain-torch twin that says what it means: it serves gradients, float64 and the GPU, and
-machines on which nothing could be built. `takes` says which of the two is to be used.
+Every function here has a plain-torch twin that says what it means: it serves float64 and the GPU, and machines on which
+nothing could be built. `serves` says which of the two is to be used, `takes` does where no gradient can be had; functions
+named `..._pull` are the transposed derivatives that make a gradient.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ def _record(integers: str, numbers: str, addresses: str) -> type[ctypes.Structur
 
 # Records and fields in the order of _chain.c.
 _RECORDS = {
-    "integrate": _record("batch vertices", "", "position frame curvature length start points frames"),
+    "integrate": _record("batch vertices loose", "", "position frame curvature length start points frames"),
+    "integrate_pull": _record(
+        "batch vertices loose",
+        "",
+        "frame curvature length start points frames up_points up_frames by_position by_frame by_curvature by_length",
+    ),
     "moved": _record(
         "batch vertices nodes cameras axes",
         "longest_log look_log circles defocus_most "
@@ -41,6 +47,15 @@ _RECORDS = {
         "step basis " + " ".join(_STATE) + " " + " ".join(f"new_{name}" for name in _STATE),
     ),
     "project": _record("batch vertices cameras axes own", "", " ".join(_RIG) + " points shift out"),
+    "project_pull": _record(
+        "batch vertices cameras axes own", "", " ".join(_RIG) + " points shift up by_points by_shift"
+    ),
+    "terms": _record(
+        "batch vertices cameras axes apart own",
+        "",
+        " ".join(_RIG) + " overlap sigma iota points curvature up values shares "
+        "by_overlap by_sigma by_iota by_points by_curvature",
+    ),
     "system": _record(
         "batch vertices nodes cameras axes own",
         "",
@@ -50,14 +65,18 @@ _RECORDS = {
 }
 
 
-def takes(*tensors: Tensor) -> bool:
-    """Whether the compiled functions serve these: float32 on the CPU, with no gradient to be had."""
+def serves(*tensors: Tensor) -> bool:
+    """Whether the compiled functions serve these: float32 on the CPU."""
     for tensor in tensors:
         if tensor.dtype is not torch.float32 or not tensor.is_cpu or type(tensor) is not Tensor:
             return False
-    gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     # Within torch.func's transforms a tensor has no memory of its own.
-    return not gradient and torch._C._functorch.peek_interpreter_stack() is None and _library() is not None
+    return torch._C._functorch.peek_interpreter_stack() is None and _library() is not None
+
+
+def takes(*tensors: Tensor) -> bool:
+    """Whether they serve these, and no gradient is to be had."""
+    return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)) and serves(*tensors)
 
 
 def integrate(
@@ -66,16 +85,41 @@ def integrate(
     curvature: Float[Tensor, "batch vertex 2"],
     length: Float[Tensor, " batch"],
     start: Int[Tensor, " batch"],
+    loose: bool,
 ) -> tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch vertex 3 3"]]:
-    """Points and frames: `curve.integrate`."""
+    """Points and frames: `curve.integrate`, or `curve.through` where the frame is `loose`."""
     batch, vertices, _ = curvature.shape
     made = [curvature.new_empty(batch, vertices, 3), curvature.new_empty(batch, vertices, 3, 3)]
     wanted = [(position, (batch, 3)), (frame, (batch, 3, 3)), (curvature, (batch, vertices, 2)), (length, (batch,))]
-    first = start.to(torch.long).contiguous()
-    if first.shape != (batch,) or not first.is_cpu:
-        raise ValueError(f"start has shape {tuple(start.shape)} on {start.device}, not ({batch},) on the CPU")
-    _run("integrate", batch, [batch, vertices], [*_fitting(wanted), first, *made])
+    first = _starts(start, batch)
+    _run("integrate", batch, [batch, vertices, int(loose)], [*_fitting(wanted), first, *made])
     return made[0], made[1]
+
+
+def integrate_pull(
+    frame: Float[Tensor, "batch 3 3"],
+    curvature: Float[Tensor, "batch vertex 2"],
+    length: Float[Tensor, " batch"],
+    start: Int[Tensor, " batch"],
+    loose: bool,
+    made: tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch vertex 3 3"]],
+    upstream: tuple[Float[Tensor, "batch vertex 3"] | None, Float[Tensor, "batch vertex 3 3"] | None],
+) -> list[Tensor]:
+    """Gradients by position, frame, curvature and length, from those by the points and frames that were `made`."""
+    batch, vertices, _ = curvature.shape
+    shapes = ((batch, vertices, 3), (batch, vertices, 3, 3))
+    wanted = [(frame, (batch, 3, 3)), (curvature, (batch, vertices, 2)), (length, (batch,))]
+    above = [None if up is None else _fitting([(up, shape)])[0] for up, shape in zip(upstream, shapes, strict=True)]
+    out = [length.new_empty(shape) for shape in ((batch, 3), (batch, 3, 3), (batch, vertices, 2), (batch,))]
+    tensors = [*_fitting(wanted), _starts(start, batch), *_fitting(zip(made, shapes, strict=True)), *above, *out]
+    _run("integrate_pull", batch, [batch, vertices, int(loose)], tensors)
+    return out
+
+
+def _starts(start: Tensor, batch: int) -> Tensor:
+    if start.shape != (batch,) or not start.is_cpu:
+        raise ValueError(f"start has shape {tuple(start.shape)} on {start.device}, not ({batch},) on the CPU")
+    return start.to(torch.long).contiguous()
 
 
 def moved(
@@ -112,6 +156,55 @@ def project(
     out = points.new_empty(batch, numbers[0], vertices, 2)
     _run("project", batch, [batch, vertices, *numbers], [*cameras, *places, *aside, out])
     return out
+
+
+def project_pull(
+    rig: Mapping[str, Tensor],
+    points: Float[Tensor, "batch vertex 3"],
+    shift: Float[Tensor, "batch axis"] | None,
+    upstream: Float[Tensor, "batch camera vertex 2"],
+) -> tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch axis"] | None]:
+    """Gradients by points and shift, from those by the image points."""
+    batch, vertices, _ = points.shape
+    numbers, cameras = _rig(rig, batch)
+    places = _fitting([(points, (batch, vertices, 3))])
+    aside: Sequence[Tensor | None] = [None] if shift is None else _fitting([(shift, (batch, numbers[1]))])
+    above = _fitting([(upstream, (batch, numbers[0], vertices, 2))])
+    by_points, by_shift = torch.empty_like(places[0]), None if shift is None else shift.new_empty(shift.shape)
+    tensors = [*cameras, *places, *aside, *above, by_points, by_shift]
+    _run("project_pull", batch, [batch, vertices, *numbers], tensors)
+    return by_points, by_shift
+
+
+def terms(
+    rig: Mapping[str, Tensor], told: Sequence[Tensor], apart: int
+) -> tuple[Float[Tensor, "term batch"], Float[Tensor, "batch vertex"]]:
+    """Scores, smoothness, intersections and size losses, and the relative scores: `losses.curve_terms`.
+
+    `told`: overlap, sigma and iota of all blobs, points and curvature.
+    """
+    batch, vertices, _ = told[-1].shape
+    values, shares = told[-1].new_empty(4, batch), told[-1].new_empty(batch, vertices)
+    _terms(rig, told, apart, [None, values, shares, *[None] * len(told)])
+    return values, shares
+
+
+def terms_pull(
+    rig: Mapping[str, Tensor], told: Sequence[Tensor], apart: int, upstream: Float[Tensor, "term batch"]
+) -> list[Tensor]:
+    """Gradients by all that is `told`, from those by the four losses."""
+    by = [tensor.new_empty(tensor.shape) for tensor in told]
+    _terms(rig, told, apart, [*_fitting([(upstream, (4, len(told[-1])))]), None, None, *by])
+    return by
+
+
+def _terms(rig: Mapping[str, Tensor], told: Sequence[Tensor], apart: int, rest: Sequence[Tensor | None]) -> None:
+    batch, vertices, _ = told[-1].shape
+    (count, axes, own), cameras = _rig(rig, batch)
+    views = (batch, count, vertices)
+    shapes = (views, views, views, (batch, vertices, 3), (batch, vertices, 2))
+    tensors = [*cameras, *_fitting(zip(told, shapes, strict=True)), *rest]
+    _run("terms", batch, [batch, vertices, count, axes, apart, own], tensors)
 
 
 def system(
@@ -183,7 +276,7 @@ def _run(
     library = _library()
     if library is None:
         raise OSError("the compiled functions were not built with this installation: ask `takes` first")
-    if name != "solve" and name != "project" and integers[1] < 3:
+    if name not in ("solve", "project", "project_pull") and integers[1] < 3:
         raise ValueError(f"a curve needs 3 vertices or more, not {integers[1]}")
     addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     record = _RECORDS[name](*integers, *numbers, *addresses)

@@ -65,12 +65,8 @@ class FrameState:
     def rebuilt(self, start: Int[Tensor, " batch"]) -> FrameState:
         """The full curve and frames made anew from those at vertex `start` (eq. 1)."""
         rows = torch.arange(len(self), device=start.device)
-        made = curve.integrate(
-            self.points[rows, start],
-            curve.orthonormal(self.frames[rows, start]),
-            self.curvature,
-            self.length,
-            start,
+        made = curve.through(
+            self.points[rows, start], self.frames[rows, start], self.curvature, self.length, start
         )
         return replace(self, points=made.points, frames=made.frames)
 

@@ -8,10 +8,10 @@ import torch
 
 from midline3d import losses, scoring
 from midline3d.appearance import Taper, optics
-from midline3d.cameras import project, scale
+from midline3d.cameras import project
 from midline3d.fitting.views import Views
 from midline3d.losses import Losses
-from midline3d.rendering import Rendering, render
+from midline3d.rendering import Blobs, render
 from midline3d.settings import AdamSettings, LossWeights
 from midline3d.shapes import Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, where
@@ -52,23 +52,18 @@ def measure(descent: Descent, state: FrameState) -> tuple[Losses, Float[Tensor, 
     look = descent.taper.look(state.view_look, seen)
     blobs = look.blobs(project(views.cameras, state.points, state.shift), state.rho)
     rendering = render(blobs, views.images, descent.cutoff)
-    peaked = scoring.single_peak(scoring.raw_scores(rendering.overlap, blobs))
-    shares = scoring.relative(peaked.detach())
-    target = _target(descent, shares, blobs, rendering)
-    radius = (look.sigma / scale(views.cameras, state.points)[..., None]).mean(1)
+    curved, shares = losses.curve_terms(rendering.overlap, blobs, state, views.cameras, descent.bounds.circles)
+    target = _target(descent, shares, blobs)
     zero = torch.zeros_like(state.length)
     terms = Losses(
         pixels=losses.pixel_loss(rendering.image, target),
-        scores=losses.scores_loss(peaked),
-        smoothness=losses.smoothness_loss(state.curvature),
         temporal=zero if descent.previous is None else losses.temporal_loss(state, descent.previous),
-        intersections=losses.intersections_loss(state.points, radius, descent.bounds.circles),
-        size=losses.size_loss(state.curvature),
+        **curved,
     )
     return terms.weighted(descent.weights), shares
 
 
-def _target(descent: Descent, shares: Tensor, blobs: scoring.Blobs, rendering: Rendering) -> Tensor:
+def _target(descent: Descent, shares: Tensor, blobs: Blobs) -> Tensor:
     settings, images = descent.settings, descent.views.images
     if settings.theta == 0:
         return images

@@ -50,9 +50,9 @@ typedef int32_t four __attribute__((vector_size(16)));
 #define MOST_OCTAVES 40
 #define TABLE_CELLS (MOST_OCTAVES * CELLS_PER_OCTAVE)
 
-enum { FORWARD, BACKWARD, PRODUCTS };
+enum { FORWARD, BACKWARD, PRODUCTS, PYRAMID };
 enum { FORWARD_SUMS = 2, BACKWARD_SUMS = 5, PRODUCTS_SUMS = 22 };
-static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS};
+static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS, 0};
 
 /* A call's arguments: cpu.py has the same list. Shapes are those of contract.py, view = batch * camera. */
 typedef struct {
@@ -61,9 +61,10 @@ typedef struct {
     const void *centre, *sigma, *iota, *rho, *images, *shares;
     const void *up_image, *up_overlap, *up_mass;
     void *owner, *image, *overlap, *mass, *gram, *slope, *loss;
+    void *by_image; /* of the pyramid, whose render is `image` */
     void *sums;     /* (view, BANDS, vertex, SUMS[job]): each band's own */
     double *losses; /* (view, BANDS) */
-    int64_t next;   /* the next band to be done */
+    int64_t next;   /* the next band (or view, of the pyramid) to be done */
 } scene;
 
 #define REAL double

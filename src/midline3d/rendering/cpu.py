@@ -14,12 +14,12 @@ import torch
 from midline3d.rendering.contract import Blobs, Objective, Products, Rendering
 from midline3d.shapes import Float, Int, Tensor
 
-_FORWARD, _BACKWARD, _PRODUCTS = range(3)
-_SUMS = (2, 5, 22)
+_FORWARD, _BACKWARD, _PRODUCTS, _PYRAMID = range(4)
+_SUMS = (2, 5, 22, 0)
 _INTEGERS = ("job", "views", "cameras", "vertices", "height", "width")
 _NUMBERS = ("cutoff", "threshold", "outside", "robust")
 _INPUTS = ("centre", "sigma", "iota", "rho", "images", "shares", "up_image", "up_overlap", "up_mass")
-_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss", "sums", "losses")
+_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss", "by_image", "sums", "losses")
 
 
 class _Scene(ctypes.Structure):
@@ -84,6 +84,16 @@ class Compiled:
         self._run(_PRODUCTS, blobs, images, objective, {"shares": shares, **parts})
         return Products(**parts)
 
+    def pyramid(
+        self, render: Float[Tensor, "batch camera height width"], target: Float[Tensor, "batch camera height width"]
+    ) -> tuple[Float[Tensor, "batch camera"], Float[Tensor, "batch camera height width"]]:
+        """`losses.pixel_loss` of every view, and its gradient by the render."""
+        loss, gradient = render.new_empty(render.shape[:2]), torch.empty_like(render)
+        height, width = target.shape[-2:]
+        scene = _Scene(_PYRAMID, loss.numel(), loss.shape[1], 0, height, width)
+        self._fill(scene, target, {"image": render, "loss": loss, "by_image": gradient})
+        return loss, gradient
+
     def _run(self, job: int, blobs: Blobs, images: Tensor, objective: Objective, parts: dict[str, Tensor]) -> None:
         o = objective
         if not 0 < o.cutoff < 1:
@@ -93,10 +103,16 @@ class Compiled:
         (batch, cameras, vertices), (height, width) = blobs.sigma.shape, images.shape[-2:]
         views = batch * cameras
         scene = _Scene(job, views, cameras, vertices, height, width, o.cutoff, o.threshold, o.outside, o.robust)
-        pixels, points = views * height * width, views * vertices
-        sizes = {"centre": 2 * points, "images": pixels, "owner": pixels, "image": pixels, "up_image": pixels}
-        sizes |= {"rho": views, "loss": views, "shares": batch * vertices, "slope": 5 * points, "gram": 25 * points}
-        for name, tensor in {**vars(blobs), "images": images, **parts}.items():
+        self._fill(scene, images, {**vars(blobs), **parts})
+
+    def _fill(self, scene: _Scene, images: Tensor, parts: dict[str, Tensor]) -> None:
+        """The tensors into the scene, and the scene's job done."""
+        views, points = scene.views, scene.views * scene.vertices
+        pixels = views * scene.height * scene.width
+        sizes = dict.fromkeys(("images", "owner", "image", "up_image", "by_image"), pixels)
+        sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points, "rho": views, "loss": views}
+        sizes["shares"] = points // scene.cameras
+        for name, tensor in {"images": images, **parts}.items():
             kind = torch.int32 if name == "owner" else images.dtype
             # The library trusts its addresses, so that nothing wrong may get there.
             fits = tensor.dtype == kind and tensor.numel() == sizes.get(name, points)
@@ -105,20 +121,21 @@ class Compiled:
             setattr(scene, name, tensor.data_ptr())
         if images.dtype not in (torch.float32, torch.float64):
             raise _complaint("images", images, images)
-        sums = views * self._bands * vertices * _SUMS[job] * images.element_size()
+        sums = points * self._bands * _SUMS[scene.job] * images.element_size()
         scene.losses = _room("sums", sums + 8 * views * self._bands)
         scene.sums = scene.losses + 8 * views * self._bands
         self._on_all_threads(scene, images.dtype == torch.float64)
 
     def _on_all_threads(self, scene: _Scene, doubles: bool) -> None:
-        """Everybody takes bands of rows from the scene until none is left, this thread too."""
+        """Everybody takes bands of rows (or whole views) from the scene until none is left, this thread too."""
         library, most = self._library, self._widest
         size = library.midline3d_room(scene, doubles, most)
 
         def work() -> None:
             library.midline3d_work(scene, _room("work", size), doubles, most)
 
-        hands = min(torch.get_num_threads(), scene.views * self._bands) - 1
+        items = scene.views if scene.job == _PYRAMID else scene.views * self._bands
+        hands = min(torch.get_num_threads(), items) - 1
         helpers = [_pool(hands).submit(work) for _ in range(hands)] if hands > 0 else []
         work()
         for helper in helpers:
