@@ -1,15 +1,15 @@
-/* Gradients of a curve's parameters from gradients by its points and frames: the transpose of midline3d_integrate.
+/* Gradients of a curve's parameters from those by its points: the transpose of midline3d_integrate, its frame loose.
 
    Seen from the start vertex, turning a segment turns all that lies beyond it about the segment's far end, and a change of
    its chord moves all of it. So the sums of the forces (gradients by points) and of their moments over all that lies
    beyond say everything: two walks from the ends to the start. */
 
 typedef struct {
-    int64_t batch, vertices, loose;
+    int64_t batch, vertices;
     const float *frame, *curvature, *length;
     const int64_t *start;
     const float *points, *frames; /* as midline3d_integrate made them */
-    const float *up_points, *up_frames; /* NULL: no gradient by those */
+    const float *up;              /* the gradient by the points */
     float *by_position, *by_frame, *by_curvature, *by_length;
 } curve_pulls;
 
@@ -84,23 +84,6 @@ static void pull_straight(const float *loose, const double *up, double *by) {
     }
 }
 
-/* Adds vertex n's force and moment, and its part of the gradient by the frame at the start. */
-static void add_load(const curve_pulls *s, int64_t b, int64_t n, double *force, double *moment) {
-    const int64_t at = s->vertices * b + n;
-    if (s->up_points) {
-        double p[3], g[3], m[3];
-        for (int i = 0; i < 3; i++) p[i] = s->points[3 * at + i], g[i] = s->up_points[3 * at + i], force[i] += g[i];
-        cross(p, g, m);
-        for (int i = 0; i < 3; i++) moment[i] += m[i];
-    }
-    for (int j = 0; s->up_frames && j < 3; j++) {
-        double axis[3], g[3], m[3];
-        for (int i = 0; i < 3; i++) axis[i] = s->frames[9 * at + 3 * i + j], g[i] = s->up_frames[9 * at + 3 * i + j];
-        cross(axis, g, m);
-        for (int i = 0; i < 3; i++) moment[i] += m[i];
-    }
-}
-
 /* One end's walk to the start: `side` is 1 from the tail, -1 from the head. */
 static void pull_side(const curve_pulls *s, int64_t b, int64_t start, int side, const double *k, double *by) {
     const int64_t count = s->vertices;
@@ -110,7 +93,10 @@ static void pull_side(const curve_pulls *s, int64_t b, int64_t start, int side, 
         const int64_t m = side > 0 ? n - 1 : n; /* the segment after vertex m */
         const float *far = s->points + 3 * (count * b + m + 1), *frame = s->frames + 9 * (count * b + m);
         double pivot[3] = {far[0], far[1], far[2]}, lever[3], after[3], chord[3], turn[3], by_turn[3];
-        add_load(s, b, n, force, moment);
+        const float *place = s->points + 3 * (count * b + n), *up = s->up + 3 * (count * b + n);
+        double p[3] = {place[0], place[1], place[2]}, g[3] = {up[0], up[1], up[2]}, own[3];
+        cross(p, g, own);
+        for (int i = 0; i < 3; i++) force[i] += g[i], moment[i] += own[i];
         cross(pivot, force, lever);
         for (int i = 0; i < 3; i++) lever[i] = side * (moment[i] - lever[i]);
         turned_back(frame + 9, lever, after);
@@ -123,29 +109,21 @@ static void pull_side(const curve_pulls *s, int64_t b, int64_t start, int side, 
     }
 }
 
-/* Position, length, and the frame at the start: F' turns all arms and frames that it carries. */
+/* Position, length, and the frame at the start, which turns all arms. */
 static void pull_rigid(const curve_pulls *s, int64_t b, int64_t start) {
     const int64_t first = s->vertices * b;
     const float *origin = s->points + 3 * (first + start), *own = s->frames + 9 * (first + start);
-    double position[3] = {0, 0, 0}, length = 0, spread[9] = {0}, frame[9], by[9];
-    for (int64_t at = first; at < first + s->vertices; at++) {
-        for (int i = 0; s->up_points && i < 3; i++) {
-            const double g = s->up_points[3 * at + i];
+    double position[3] = {0, 0, 0}, length = 0, spread[9] = {0}, frame[9], straight[9], by[9];
+    for (int64_t at = first; at < first + s->vertices; at++)
+        for (int i = 0; i < 3; i++) {
+            const double g = s->up[3 * at + i];
             position[i] += g;
             length += g * ((double)s->points[3 * at + i] - origin[i]);
             for (int j = 0; j < 3; j++) spread[3 * i + j] += g * ((double)s->points[3 * at + j] - origin[j]);
         }
-        for (int i = 0; s->up_frames && i < 9; i++)
-            for (int j = 0; j < 3; j++)
-                spread[i / 3 * 3 + j] += (double)s->up_frames[9 * at + i] * s->frames[9 * at + 3 * j + i % 3];
-    }
     for (int i = 0; i < 9; i++) frame[i] = own[i];
-    product(spread, frame, by);
-    if (s->loose) {
-        double straight[9];
-        memcpy(straight, by, sizeof straight);
-        pull_straight(s->frame + 9 * b, straight, by);
-    }
+    product(spread, frame, straight);
+    pull_straight(s->frame + 9 * b, straight, by);
     for (int i = 0; i < 3; i++) s->by_position[3 * b + i] = (float)position[i];
     for (int i = 0; i < 9; i++) s->by_frame[9 * b + i] = (float)by[i];
     s->by_length[b] = (float)(length / s->length[b]);

@@ -1,4 +1,5 @@
-/* The losses that need no pixels (losses.curve_terms): scores, smoothness, intersections and size, and their gradients. */
+/* The losses that need no pixels but the sums sum(B I): scores, smoothness, intersections and size (losses.py), and
+   their gradients. */
 
 enum { SCORES, SMOOTHNESS, INTERSECTIONS, SIZE, TERMS };
 
@@ -14,7 +15,7 @@ typedef struct {
 
 /* One frame: its raw scores, which view each is from, and from which vertex each single-peaked score is. */
 typedef struct {
-    double *raw, *radius, *by_radius;
+    double *raw, *radius, *by_radius, *by_points; /* in float64: forces of pairs cancel */
     int64_t *view, *source;
 } body;
 
@@ -101,8 +102,7 @@ static double pairs(const terms *s, int64_t b, const body *t, double up) {
             t->by_radius[n] += up / distance, t->by_radius[m] += up / distance;
             for (int i = 0; squared > 1e-12 && i < 3; i++) {
                 const double pull = up * allowed / (squared * distance) * way[i];
-                s->by_points[3 * (s->vertices * b + n) + i] -= (float)pull;
-                s->by_points[3 * (s->vertices * b + m) + i] += (float)pull;
+                t->by_points[3 * n + i] -= pull, t->by_points[3 * m + i] += pull;
             }
         }
     return total;
@@ -113,7 +113,7 @@ static double intersections(const terms *s, int64_t b, const body *t, double up)
     const int64_t count = s->vertices;
     double mean[3] = {0, 0, 0};
     for (int64_t i = 0; i < 3 * count; i++) mean[i % 3] += s->points[3 * count * b + i] / (double)count;
-    memset(t->radius, 0, (size_t)(2 * count) * sizeof(double)); /* and by_radius, which follows it */
+    memset(t->radius, 0, (size_t)(5 * count) * sizeof(double)); /* and by_radius and by_points, which follow it */
     for (int64_t view = 0; view < s->cameras; view++) {
         const camera c = camera_of(&s->rig, b, s->cameras, view);
         const double fine = finest(&c, mean) / (double)s->cameras;
@@ -130,17 +130,18 @@ static double intersections(const terms *s, int64_t b, const body *t, double up)
             by_depth += t->by_radius[n] * s->sigma[blob];
         }
         by_depth *= 2 / ((c.focal[0] + c.focal[1]) * (double)(s->cameras * count));
-        for (int64_t i = 0; i < 3 * count; i++)
-            s->by_points[3 * count * b + i] += (float)(by_depth * c.rotation[6 + i % 3]);
+        for (int64_t i = 0; i < 3 * count; i++) t->by_points[i] += by_depth * c.rotation[6 + i % 3];
     }
+    for (int64_t i = 0; s->up && i < 3 * count; i++) s->by_points[3 * count * b + i] = (float)t->by_points[i];
     return total;
 }
 
 EXPORT int midline3d_terms(const terms *s, int64_t from, int64_t to) {
     const int64_t count = s->vertices, blobs = s->cameras * count;
-    double *room = malloc((size_t)count * (3 * sizeof(double) + 2 * sizeof(int64_t)));
+    double *room = malloc((size_t)count * (6 * sizeof(double) + 2 * sizeof(int64_t)));
     if (!room) return NO_MEMORY;
-    const body t = {room, room + count, room + 2 * count, (int64_t *)(room + 3 * count), (int64_t *)(room + 4 * count)};
+    int64_t *names = (int64_t *)(room + 6 * count);
+    const body t = {room, room + count, room + 2 * count, room + 3 * count, names, names + count};
     for (int64_t b = from; b < to; b++) {
         double up[TERMS] = {0}, value[TERMS];
         for (int k = 0; s->up && k < TERMS; k++) up[k] = s->up[k * s->batch + b];
@@ -148,7 +149,6 @@ EXPORT int midline3d_terms(const terms *s, int64_t from, int64_t to) {
             memset(s->by_overlap + blobs * b, 0, (size_t)blobs * sizeof(float));
             memset(s->by_sigma + blobs * b, 0, (size_t)blobs * sizeof(float));
             memset(s->by_iota + blobs * b, 0, (size_t)blobs * sizeof(float));
-            memset(s->by_points + 3 * count * b, 0, (size_t)(3 * count) * sizeof(float));
             memset(s->by_curvature + 2 * count * b, 0, (size_t)(2 * count) * sizeof(float));
         }
         score(s, b, &t);

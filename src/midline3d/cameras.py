@@ -7,10 +7,8 @@ a leading axis of 1 means that the whole batch shares the cameras.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from midline3d import compiled
 from midline3d.curve import rotation_exp, skew
@@ -81,29 +79,14 @@ def project(
     cameras: Cameras, points: Float[Tensor, "batch vertex 3"], shift: Float[Tensor, "batch axis"] | None = None
 ) -> Float[Tensor, "batch camera vertex 2"]:
     """Q: image points (u, v) in px of world points in mm, with relative shifts in px (app. B)."""
-    rig = vars(cameras)
-    fixed = not any(tensor.requires_grad for tensor in rig.values())
-    if fixed and compiled.serves(points, *([] if shift is None else [shift]), *rig.values()):
-        return _Project.apply(rig, points, shift)
+    if compiled.takes(points, *([] if shift is None else [shift]), *vars(cameras).values()):
+        return compiled.project(vars(cameras), points, shift)
     in_camera = points[:, None] @ cameras.rotation.mT + cameras.translation[:, :, None]
     plane = in_camera[..., :2] / in_camera[..., 2:]
     if shift is not None:
         pixels = torch.einsum("kia,ba->bki", cameras.shift_basis, shift)
         plane = plane + (pixels / cameras.focal)[:, :, None]
     return _distort(plane, cameras.distortion) * cameras.focal[:, :, None] + cameras.centre[:, :, None]
-
-
-class _Project(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rig: dict[str, Tensor], points: Tensor, shift: Tensor | None) -> Tensor:
-        ctx.save_for_backward(points, shift)
-        ctx.rig = rig
-        return compiled.project(rig, points, shift)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *compiled.project_pull(ctx.rig, *ctx.saved_tensors, upstream)
 
 
 def projection_jacobian(

@@ -1,8 +1,8 @@
 """The small sums of a step in C (see _chain.c): a call each, where torch needs hundreds.
 
-Every function here has a plain-torch twin that says what it means: it serves float64 and the GPU, and machines on which
-nothing could be built. `serves` says which of the two is to be used, `takes` does where no gradient can be had; functions
-named `..._pull` are the transposed derivatives that make a gradient.
+Every function here has a plain-torch twin that says what it means: it serves gradients, float64 and the GPU, and
+machines on which nothing could be built. `takes` says which of the two is to be used. Functions named `..._pull` take a
+gradient from results back to what they were made of; their twin is automatic differentiation.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _record(integers: str, numbers: str, addresses: str) -> type[ctypes.Structur
 _RECORDS = {
     "integrate": _record("batch vertices loose", "", "position frame curvature length start points frames"),
     "integrate_pull": _record(
-        "batch vertices loose",
+        "batch vertices",
         "",
-        "frame curvature length start points frames up_points up_frames by_position by_frame by_curvature by_length",
+        "frame curvature length start points frames up by_position by_frame by_curvature by_length",
     ),
     "moved": _record(
         "batch vertices nodes cameras axes",
@@ -65,18 +65,14 @@ _RECORDS = {
 }
 
 
-def serves(*tensors: Tensor) -> bool:
-    """Whether the compiled functions serve these: float32 on the CPU."""
+def takes(*tensors: Tensor) -> bool:
+    """Whether the compiled functions serve these: float32 on the CPU, with no gradient to be had."""
     for tensor in tensors:
         if tensor.dtype is not torch.float32 or not tensor.is_cpu or type(tensor) is not Tensor:
             return False
+    gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     # Within torch.func's transforms a tensor has no memory of its own.
-    return torch._C._functorch.peek_interpreter_stack() is None and _library() is not None
-
-
-def takes(*tensors: Tensor) -> bool:
-    """Whether they serve these, and no gradient is to be had."""
-    return not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)) and serves(*tensors)
+    return not gradient and torch._C._functorch.peek_interpreter_stack() is None and _library() is not None
 
 
 def integrate(
@@ -101,18 +97,18 @@ def integrate_pull(
     curvature: Float[Tensor, "batch vertex 2"],
     length: Float[Tensor, " batch"],
     start: Int[Tensor, " batch"],
-    loose: bool,
     made: tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch vertex 3 3"]],
-    upstream: tuple[Float[Tensor, "batch vertex 3"] | None, Float[Tensor, "batch vertex 3 3"] | None],
+    upstream: Float[Tensor, "batch vertex 3"],
 ) -> list[Tensor]:
-    """Gradients by position, frame, curvature and length, from those by the points and frames that were `made`."""
+    """Gradients by position, loose frame, curvature and length, from that by the points; `made`: points and frames."""
     batch, vertices, _ = curvature.shape
     shapes = ((batch, vertices, 3), (batch, vertices, 3, 3))
     wanted = [(frame, (batch, 3, 3)), (curvature, (batch, vertices, 2)), (length, (batch,))]
-    above = [None if up is None else _fitting([(up, shape)])[0] for up, shape in zip(upstream, shapes, strict=True)]
+    places = [*zip(made, shapes, strict=True), (upstream, shapes[0])]
     out = [length.new_empty(shape) for shape in ((batch, 3), (batch, 3, 3), (batch, vertices, 2), (batch,))]
-    tensors = [*_fitting(wanted), _starts(start, batch), *_fitting(zip(made, shapes, strict=True)), *above, *out]
-    _run("integrate_pull", batch, [batch, vertices, int(loose)], tensors)
+    _run(
+        "integrate_pull", batch, [batch, vertices], [*_fitting(wanted), _starts(start, batch), *_fitting(places), *out]
+    )
     return out
 
 
@@ -161,17 +157,16 @@ def project(
 def project_pull(
     rig: Mapping[str, Tensor],
     points: Float[Tensor, "batch vertex 3"],
-    shift: Float[Tensor, "batch axis"] | None,
-    upstream: Float[Tensor, "batch camera vertex 2"],
-) -> tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch axis"] | None]:
-    """Gradients by points and shift, from those by the image points."""
+    shift: Float[Tensor, "batch axis"],
+    upstream: Float[Tensor, "batch camera vertex 5"],
+) -> tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch axis"]]:
+    """Gradients by points and shift, from those by the blobs' five numbers, image points first."""
     batch, vertices, _ = points.shape
     numbers, cameras = _rig(rig, batch)
-    places = _fitting([(points, (batch, vertices, 3))])
-    aside: Sequence[Tensor | None] = [None] if shift is None else _fitting([(shift, (batch, numbers[1]))])
-    above = _fitting([(upstream, (batch, numbers[0], vertices, 2))])
-    by_points, by_shift = torch.empty_like(places[0]), None if shift is None else shift.new_empty(shift.shape)
-    tensors = [*cameras, *places, *aside, *above, by_points, by_shift]
+    wanted = [(points, (batch, vertices, 3)), (shift, (batch, numbers[1]))]
+    above = (upstream, (batch, numbers[0], vertices, 5))
+    by_points, by_shift = torch.empty_like(points), torch.empty_like(shift)
+    tensors = [*cameras, *_fitting([*wanted, above]), by_points, by_shift]
     _run("project_pull", batch, [batch, vertices, *numbers], tensors)
     return by_points, by_shift
 
@@ -179,7 +174,7 @@ def project_pull(
 def terms(
     rig: Mapping[str, Tensor], told: Sequence[Tensor], apart: int
 ) -> tuple[Float[Tensor, "term batch"], Float[Tensor, "batch vertex"]]:
-    """Scores, smoothness, intersections and size losses, and the relative scores: `losses.curve_terms`.
+    """Scores, smoothness, intersections and size losses (`losses`), and the relative scores (`scoring`).
 
     `told`: overlap, sigma and iota of all blobs, points and curvature.
     """

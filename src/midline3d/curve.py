@@ -7,10 +7,8 @@ full circle, whatever the length. A frame is a rotation matrix whose columns are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from midline3d import compiled
 from midline3d.shapes import Float, Int, Tensor
@@ -42,8 +40,8 @@ def integrate(
     Rotations from vertex 0 are a scan of the segments' rotations, and any other start is a rigid motion of that
     curve, so that both directions from any start give the same curve by construction.
     """
-    if compiled.serves(position, frame, curvature, length):
-        return Curve(*_Integrate.apply(position, frame, curvature, length, start, False))
+    if compiled.takes(position, frame, curvature, length):
+        return Curve(*compiled.integrate(position, frame, curvature, length, start, loose=False))
     turns = segment_rotations(curvature)
     rotations = _quaternion_matrix(_cumulative_product(_quaternion_exp(turns)))
     chords = _chords(turns, curvature) * (length / turns.shape[1])[:, None, None]
@@ -63,28 +61,9 @@ def through(
     start: Int[Tensor, " batch"],
 ) -> Curve:
     """The same with a frame that is no rotation any more after a step: made `orthonormal` first."""
-    if compiled.serves(position, frame, curvature, length):
-        return Curve(*_Integrate.apply(position, frame, curvature, length, start, True))
+    if compiled.takes(position, frame, curvature, length):
+        return Curve(*compiled.integrate(position, frame, curvature, length, start, loose=True))
     return integrate(position, orthonormal(frame), curvature, length, start)
-
-
-class _Integrate(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, position: Tensor, frame: Tensor, curvature: Tensor, length: Tensor, start: Tensor, loose: bool
-    ) -> tuple[Tensor, Tensor]:
-        points, frames = compiled.integrate(position, frame, curvature, length, start, loose)
-        ctx.save_for_backward(frame, curvature, length, start, points, frames)
-        ctx.loose = loose
-        ctx.set_materialize_grads(False)
-        return points, frames
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, by_points: Tensor | None, by_frames: Tensor | None) -> tuple[Tensor | None, ...]:
-        frame, curvature, length, start, *made = ctx.saved_tensors
-        above = (by_points, by_frames)
-        return *compiled.integrate_pull(frame, curvature, length, start, ctx.loose, tuple(made), above), None, None
 
 
 def segment_rotations(curvature: Float[Tensor, "batch vertex 2"]) -> Float[Tensor, "batch segment 3"]:

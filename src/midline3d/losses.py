@@ -7,15 +7,10 @@ angle per segment, K / (N - 1); pixels as a sum over all pixels of squared diffe
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import avg_pool2d
 
-from midline3d import compiled, scoring
-from midline3d.cameras import Cameras, scale
-from midline3d.rendering import Blobs, Compiled, select_body
 from midline3d.settings import LossWeights
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
@@ -47,9 +42,6 @@ def pixel_loss(
     The coarse levels pull in a curve that does not touch the animal yet; at the finest alone it stays where it is
     unless it overlaps already. The logarithm weighs a faint tip against a dark middle.
     """
-    body = select_body(render.device.type)
-    if isinstance(body, Compiled) and not target.requires_grad:
-        return _PixelLoss.apply(body, render, target)
     loss = torch.zeros(len(render), dtype=render.dtype, device=render.device)
     while True:
         loss = loss + (render.log1p() - target.log1p()).square().sum((1, 2, 3))
@@ -62,60 +54,11 @@ def _halved(image: Float[Tensor, "batch camera height width"]) -> Float[Tensor, 
     return avg_pool2d(image, 3, stride=2, padding=1)
 
 
-class _PixelLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, body: Compiled, render: Tensor, target: Tensor) -> Tensor:
-        loss, gradient = body.pyramid(render.contiguous(), target.contiguous())
-        ctx.save_for_backward(gradient)
-        return loss.sum(1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        return None, gradient * upstream[:, None, None, None], None
-
-
 def mean_squared_error(
     render: Float[Tensor, "batch camera height width"], target: Float[Tensor, "batch camera height width"]
 ) -> Float[Tensor, " batch"]:
     """L_px as printed (eq. 7): what results of different methods are compared by."""
     return (render - target).square().mean((1, 2, 3))
-
-
-def curve_terms(
-    overlap: Float[Tensor, "batch camera vertex"], blobs: Blobs, state: FrameState, cameras: Cameras, circles: float
-) -> tuple[dict[str, Float[Tensor, " batch"]], Float[Tensor, "batch vertex"]]:
-    """The terms that need no pixels but the sums sum(B I), and the relative scores S-hat, which pass no gradient."""
-    told = (overlap, blobs.sigma, blobs.iota, state.points, state.curvature)
-    rig = vars(cameras)
-    if compiled.serves(*told, *rig.values()):
-        values, shares = _CurveTerms.apply(rig, int(state.vertices / circles), *told)
-        return dict(zip(("scores", "smoothness", "intersections", "size"), values.unbind(), strict=True)), shares
-    peaked = scoring.single_peak(scoring.raw_scores(overlap, blobs))
-    radius = (blobs.sigma / scale(cameras, state.points)[..., None]).mean(1)
-    terms = {
-        "scores": scores_loss(peaked),
-        "smoothness": smoothness_loss(state.curvature),
-        "intersections": intersections_loss(state.points, radius, circles),
-        "size": size_loss(state.curvature),
-    }
-    return terms, scoring.relative(peaked.detach())
-
-
-class _CurveTerms(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rig: dict[str, Tensor], apart: int, *told: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(*told)
-        ctx.rig, ctx.apart = rig, apart
-        values, shares = compiled.terms(rig, told, apart)
-        ctx.mark_non_differentiable(shares)
-        return values, shares
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *compiled.terms_pull(ctx.rig, ctx.saved_tensors, ctx.apart, upstream)
 
 
 def scores_loss(peaked: Float[Tensor, "batch vertex"]) -> Float[Tensor, " batch"]:

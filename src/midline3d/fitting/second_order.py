@@ -174,8 +174,7 @@ def moved(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknow
     """The state after a step of the unknowns."""
     matrix, bounds = problem.basis.matrix, problem.bounds
     if compiled.takes(step, matrix, *vars(state).values()):
-        ends = (*bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho)
-        limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, bounds.circles, bounds.defocus, *ends)
+        limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, *bounds.numbers())
         return FrameState(**compiled.moved(vars(state), step, matrix, limits))
     layout = problem.layout
     middle = state.vertices // 2

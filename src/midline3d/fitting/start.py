@@ -9,7 +9,8 @@ import torch
 from midline3d import curve
 from midline3d.appearance import Taper
 from midline3d.cameras import scale
-from midline3d.fitting.adam import Descent, descend
+from midline3d.fitting.adam import descend
+from midline3d.fitting.objective import Descent
 from midline3d.fitting.views import Views
 from midline3d.settings import AdamSettings, Settings
 from midline3d.shapes import Float, Tensor

@@ -3,21 +3,28 @@
    r = log(1 + R) - log(1 + I) at every pixel of every level; a level is the mean of 3 x 3 pixels of the finer one, every
    other pixel of every other row, what lies outside the image being 0. */
 
-/* How many numbers all levels of an image take, each made up to whole vectors. */
-static size_t NAME(pyramid_area)(int64_t height, int64_t width) {
-    size_t area = 0;
+/* Where the levels of an image lie, one after the other. */
+typedef struct {
+    int count, height[64], width[64];
+    size_t place[64], area;
+} NAME(levels);
+
+static NAME(levels) NAME(plan_levels)(int64_t height, int64_t width) {
+    NAME(levels) l = {0};
     for (;; height = (height + 1) / 2, width = (width + 1) / 2) {
-        area += ((size_t)(height * width) + LANES - 1) / LANES * LANES;
-        if (height <= 1 && width <= 1) return area;
+        l.height[l.count] = (int)height, l.width[l.count] = (int)width, l.place[l.count++] = l.area;
+        l.area += (size_t)(height * width);
+        if (height <= 1 && width <= 1) return l;
     }
 }
 
-/* Three copies of the levels (render, image, gradient) and a line. */
+/* Coarse levels of two images, and a line with a column on both sides. */
 static size_t NAME(pyramid_room)(const scene *s) {
-    return (3 * NAME(pyramid_area)(s->height, s->width) + (size_t)s->width + 3) * sizeof(REAL) + 64;
+    const NAME(levels) l = NAME(plan_levels)(s->height, s->width);
+    return (2 * (l.area - (size_t)(s->height * s->width)) + (size_t)s->width + 3) * sizeof(REAL) + 64;
 }
 
-/* The next level. `line` has room for the width and a column of zeros on both sides. */
+/* The next level. */
 static void NAME(halve)(const REAL *from, int height, int width, REAL *line, REAL *to) {
     const int columns = (width + 1) / 2;
     line[0] = line[width + 1] = 0;
@@ -31,63 +38,86 @@ static void NAME(halve)(const REAL *from, int height, int width, REAL *line, REA
     }
 }
 
-/* The transpose of `halve`: the coarse level's gradient added to the finer one's. */
-static void NAME(spread)(const REAL *from, int height, int width, REAL *line, REAL *to) {
+/* The transpose of `halve`: scale * (a level's own gradient + that of the coarser one, spread). */
+static void NAME(spread)(const REAL *coarse, const REAL *own, int height, int width, REAL scale, REAL *line, REAL *to) {
     const int columns = (width + 1) / 2, rows = (height + 1) / 2;
+    const REAL share = scale * (REAL)(1 / 9.0);
     line[columns] = 0;
-    for (int row = 0; row < height; row++, to += width) {
-        const REAL *here = from + (size_t)(row / 2) * columns;
+    for (int row = 0; row < height; row++, to += width, own += width) {
+        const REAL *here = coarse + (size_t)(row / 2) * columns;
         const REAL *next = row % 2 && row / 2 + 1 < rows ? here + columns : NULL;
-        for (int i = 0; i < columns; i++) line[i] = here[i] * (REAL)(1 / 9.0);
-        for (int i = 0; next && i < columns; i++) line[i] += next[i] * (REAL)(1 / 9.0);
+        for (int i = 0; i < columns; i++) line[i] = here[i] * share;
+        for (int i = 0; next && i < columns; i++) line[i] += next[i] * share;
         for (int i = 0; i < width / 2; i++) {
-            to[2 * i] += line[i];
-            to[2 * i + 1] += line[i] + line[i + 1];
+            to[2 * i] = own[2 * i] * scale + line[i];
+            to[2 * i + 1] = own[2 * i + 1] * scale + (line[i] + line[i + 1]);
         }
-        if (width % 2) to[width - 1] += line[columns - 1];
+        if (width % 2) to[width - 1] = own[width - 1] * scale + line[columns - 1];
     }
 }
 
-/* The loss of one level, and its own part of the gradient: 2 r / (1 + R). Whole vectors. */
+/* The squared residuals of one vector of pixels, and their gradient 2 r / (1 + R). */
+INLINE vec NAME(squares)(const REAL *render, const REAL *image, REAL *gradient) {
+    const vec one = NAME(fill)(1), ours = one + NAME(load)(render), theirs = one + NAME(load)(image);
+    /* One division for both 1 / (1 + R) and (1 + R) / (1 + I). */
+    const vec both = one / (ours * theirs), residual = NAME(ln)(ours * ours * both);
+    NAME(store)(gradient, residual * theirs * both * (REAL)2);
+    return residual * residual;
+}
+
+/* The loss of one level, and its own part of the gradient. */
 static double NAME(level_loss)(const REAL *render, const REAL *image, size_t count, REAL *gradient) {
-    const vec one = NAME(fill)(1);
+    const size_t whole = count / LANES * LANES;
     double total = 0;
-    for (size_t begin = 0; begin < count; begin += 256 * LANES) { /* float sums stay short */
-        const size_t end = count < begin + 256 * LANES ? count : begin + 256 * LANES;
+    for (size_t i = 0; i < whole;) { /* float sums stay short */
+        const size_t end = whole < i + 256 * LANES ? whole : i + 256 * LANES;
         vec loss = NAME(fill)(0);
-        for (size_t i = begin; i < end; i += LANES) {
-            /* One division for both 1 / (1 + R) and (1 + R) / (1 + I). */
-            const vec ours = one + NAME(load)(render + i), theirs = one + NAME(load)(image + i);
-            const vec both = one / (ours * theirs), residual = NAME(ln)(ours * ours * both);
-            loss += residual * residual;
-            NAME(store)(gradient + i, residual * theirs * both * (REAL)2);
-        }
+        for (; i < end; i += LANES) loss += NAME(squares)(render + i, image + i, gradient + i);
         total += NAME(sum)(loss);
+    }
+    if (whole < count) {
+        REAL last[3][LANES] = {{0}};
+        const size_t bytes = (count - whole) * sizeof(REAL);
+        memcpy(last[0], render + whole, bytes);
+        memcpy(last[1], image + whole, bytes);
+        total += NAME(sum)(NAME(squares)(last[0], last[1], last[2]));
+        memcpy(gradient + whole, last[2], bytes);
     }
     return total;
 }
 
+/* A view's loss, and every level's own part of the gradient, into `levels`. */
 static void NAME(pyramid)(const scene *s, int64_t view, char *memory) {
-    const size_t area = NAME(pyramid_area)(s->height, s->width), pixels = (size_t)(s->height * s->width);
-    REAL *render = (REAL *)memory, *image = render + area, *gradient = image + area, *line = gradient + area;
-    int heights[64] = {(int)s->height}, widths[64] = {(int)s->width}, level = 0;
-    size_t place[64] = {0};
+    const NAME(levels) l = NAME(plan_levels)(s->height, s->width);
+    const size_t pixels = (size_t)(s->height * s->width);
+    REAL *room = (REAL *)memory, *coarse[2] = {room, room + (l.area - pixels)}, *line = room + 2 * (l.area - pixels);
+    const REAL *fine[2] = {(const REAL *)s->image + view * pixels, (const REAL *)s->images + view * pixels};
     double loss = 0;
-    memcpy(render, (const REAL *)s->image + view * pixels, pixels * sizeof(REAL));
-    memcpy(image, (const REAL *)s->images + view * pixels, pixels * sizeof(REAL));
-    for (;; level++) {
-        const int height = heights[level], width = widths[level];
-        const size_t at = place[level], count = (size_t)height * width, whole = (count + LANES - 1) / LANES * LANES;
-        memset(render + at + count, 0, (whole - count) * sizeof(REAL));
-        memset(image + at + count, 0, (whole - count) * sizeof(REAL));
-        loss += NAME(level_loss)(render + at, image + at, whole, gradient + at);
-        if (height == 1 && width == 1) break;
-        place[level + 1] = at + whole, heights[level + 1] = (height + 1) / 2, widths[level + 1] = (width + 1) / 2;
-        NAME(halve)(render + at, height, width, line, render + at + whole);
-        NAME(halve)(image + at, height, width, line, image + at + whole);
+    for (int level = 0;; level++) {
+        const int height = l.height[level], width = l.width[level];
+        REAL *gradient = (REAL *)s->levels + view * l.area + l.place[level];
+        loss += NAME(level_loss)(fine[0], fine[1], (size_t)height * width, gradient);
+        if (level + 1 == l.count) break;
+        for (int i = 0; i < 2; i++) {
+            REAL *next = coarse[i] + l.place[level + 1] - pixels;
+            NAME(halve)(fine[i], height, width, line, next);
+            fine[i] = next;
+        }
     }
     ((REAL *)s->loss)[view] = (REAL)loss;
-    for (; level > 0; level--)
-        NAME(spread)(gradient + place[level], heights[level - 1], widths[level - 1], line, gradient + place[level - 1]);
-    memcpy((REAL *)s->by_image + view * pixels, gradient, pixels * sizeof(REAL));
+}
+
+/* The gradient by a view's render, from that by its loss: all levels' parts, from the coarsest to the finest. */
+static void NAME(unfold)(const scene *s, int64_t view, char *memory) {
+    const NAME(levels) l = NAME(plan_levels)(s->height, s->width);
+    const size_t pixels = (size_t)(s->height * s->width);
+    const REAL *parts = (const REAL *)s->levels + view * l.area, *coarse = parts + l.place[l.count - 1];
+    REAL *room = (REAL *)memory, *line = room + (l.area - pixels), *out = (REAL *)s->by_image + view * pixels;
+    const REAL up = ((const REAL *)s->up_loss)[view];
+    if (l.count == 1) out[0] = up * parts[0];
+    for (int level = l.count - 2; level >= 0; level--) {
+        REAL *to = level ? room + l.place[level] - pixels : out;
+        NAME(spread)(coarse, parts + l.place[level], l.height[level], l.width[level], level ? 1 : up, line, to);
+        coarse = to;
+    }
 }

@@ -14,12 +14,12 @@ import torch
 from midline3d.rendering.contract import Blobs, Objective, Products, Rendering
 from midline3d.shapes import Float, Int, Tensor
 
-_FORWARD, _BACKWARD, _PRODUCTS, _PYRAMID = range(4)
-_SUMS = (2, 5, 22, 0)
+_FORWARD, _BACKWARD, _PRODUCTS, _PYRAMID, _UNFOLD = range(5)
+_SUMS = (2, 5, 22, 0, 0)
 _INTEGERS = ("job", "views", "cameras", "vertices", "height", "width")
 _NUMBERS = ("cutoff", "threshold", "outside", "robust")
-_INPUTS = ("centre", "sigma", "iota", "rho", "images", "shares", "up_image", "up_overlap", "up_mass")
-_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss", "by_image", "sums", "losses")
+_INPUTS = ("centre", "sigma", "iota", "rho", "images", "shares", "up_image", "up_overlap", "up_mass", "up_loss")
+_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss", "levels", "by_image", "sums", "losses")
 
 
 class _Scene(ctypes.Structure):
@@ -86,23 +86,33 @@ class Compiled:
 
     def pyramid(
         self, render: Float[Tensor, "batch camera height width"], target: Float[Tensor, "batch camera height width"]
-    ) -> tuple[Float[Tensor, "batch camera"], Float[Tensor, "batch camera height width"]]:
-        """`losses.pixel_loss` of every view, and its gradient by the render."""
-        loss, gradient = render.new_empty(render.shape[:2]), torch.empty_like(render)
-        height, width = target.shape[-2:]
-        scene = _Scene(_PYRAMID, loss.numel(), loss.shape[1], 0, height, width)
-        self._fill(scene, target, {"image": render, "loss": loss, "by_image": gradient})
-        return loss, gradient
+    ) -> tuple[Float[Tensor, "batch camera"], Float[Tensor, "batch camera level"]]:
+        """`losses.pixel_loss` of every view, and every level's own part of its gradient."""
+        loss = render.new_empty(render.shape[:2])
+        levels = render.new_empty(*loss.shape, self._library.midline3d_pyramid_area(*render.shape[2:]))
+        self._fill(self._scene(_PYRAMID, target.shape), target, {"image": render, "loss": loss, "levels": levels})
+        return loss, levels
+
+    def unfold(
+        self, levels: Float[Tensor, "batch camera level"], upstream: Float[Tensor, "batch camera"], size: torch.Size
+    ) -> Float[Tensor, "batch camera height width"]:
+        """The gradient by the render, of this size, from that by the losses of `pyramid`."""
+        made = levels.new_empty(size)
+        self._fill(self._scene(_UNFOLD, size), made, {"levels": levels, "up_loss": upstream, "by_image": made})
+        return made
+
+    def _scene(self, job: int, size: torch.Size, vertices: int = 0, objective: Objective | None = None) -> _Scene:
+        batch, cameras, height, width = size
+        o = objective or Objective(0.0)
+        numbers = (o.cutoff, o.threshold, o.outside, o.robust)
+        return _Scene(job, batch * cameras, cameras, vertices, height, width, *numbers)
 
     def _run(self, job: int, blobs: Blobs, images: Tensor, objective: Objective, parts: dict[str, Tensor]) -> None:
-        o = objective
-        if not 0 < o.cutoff < 1:
+        if not 0 < objective.cutoff < 1:
             raise ValueError(
-                f"cutoff is {o.cutoff}, but must lie between 0 and 1: only the reference leaves blobs uncut"
+                f"cutoff is {objective.cutoff}, but must lie between 0 and 1: only the reference leaves blobs uncut"
             )
-        (batch, cameras, vertices), (height, width) = blobs.sigma.shape, images.shape[-2:]
-        views = batch * cameras
-        scene = _Scene(job, views, cameras, vertices, height, width, o.cutoff, o.threshold, o.outside, o.robust)
+        scene = self._scene(job, images.shape, blobs.sigma.shape[2], objective)
         self._fill(scene, images, {**vars(blobs), **parts})
 
     def _fill(self, scene: _Scene, images: Tensor, parts: dict[str, Tensor]) -> None:
@@ -111,7 +121,9 @@ class Compiled:
         pixels = views * scene.height * scene.width
         sizes = dict.fromkeys(("images", "owner", "image", "up_image", "by_image"), pixels)
         sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points, "rho": views, "loss": views}
-        sizes["shares"] = points // scene.cameras
+        sizes |= {"shares": points // scene.cameras, "up_loss": views}
+        if scene.job >= _PYRAMID:
+            sizes["levels"] = views * self._library.midline3d_pyramid_area(scene.height, scene.width)
         for name, tensor in {"images": images, **parts}.items():
             kind = torch.int32 if name == "owner" else images.dtype
             # The library trusts its addresses, so that nothing wrong may get there.
@@ -134,7 +146,7 @@ class Compiled:
         def work() -> None:
             library.midline3d_work(scene, _room("work", size), doubles, most)
 
-        items = scene.views if scene.job == _PYRAMID else scene.views * self._bands
+        items = scene.views if scene.job >= _PYRAMID else scene.views * self._bands
         hands = min(torch.get_num_threads(), items) - 1
         helpers = [_pool(hands).submit(work) for _ in range(hands)] if hands > 0 else []
         work()
@@ -187,6 +199,7 @@ def _library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("bands", whole, []),
         ("scene_size", whole, []),
+        ("pyramid_area", whole, [whole, whole]),
         ("version", ctypes.c_char_p, [flag, flag]),
         ("room", whole, [scene, flag, flag]),
         ("work", None, [scene, ctypes.c_void_p, flag, flag]),
