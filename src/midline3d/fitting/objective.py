@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TypeVar
 
 import torch
@@ -39,6 +41,11 @@ class Descent:
     body: Body | None = None
     """A renderer for torch to differentiate through; none: the fastest, with the gradient in closed form if it can be
     had."""
+
+    @cached_property
+    def goals(self) -> Float[Tensor, "batch camera level"]:
+        """What the compiled renderer holds a render against while nothing is masked."""
+        return Compiled().goals(self.views.images.contiguous())
 
 
 @dataclass(frozen=True)
@@ -121,33 +128,36 @@ def _closed_form(
     made, weights = assembled(values, state, start), descent.weights
     images, rig = descent.views.images.contiguous(), vars(descent.views.cameras)
     (sigma, by_own_sigma), (iota, by_own_iota) = taper.tapered(made.view_look)
-    centre = compiled.project(rig, made.points, made.shift)
-    blobs = Blobs(centre, sigma, iota, made.rho.contiguous())
+    blobs = Blobs(project(descent.views.cameras, made.points, made.shift), sigma, iota, made.rho.contiguous())
     rendering, owner = body.forward(blobs, images, descent.cutoff)
-    told = (rendering.overlap, sigma, iota, made.points, made.curvature.contiguous())
+    told = (rendering.overlap, sigma, iota, made.points, made.curvature)
     apart = int(made.vertices / descent.bounds.circles)
     (scores, smoothness, intersections, size), shares = compiled.terms(rig, told, apart)
-    pixels, levels = body.pyramid(rendering.image, _target(descent, shares, blobs))
-    temporal, by_temporal = _temporal(descent, made)
+    goals = body.goals(_target(descent, shares, blobs)) if descent.settings.theta else descent.goals
+    pixels, levels = body.pyramid(rendering.image, goals)
+    temporal, by = _temporal(descent, made)
     terms = Losses(pixels.sum(1), scores, smoothness, temporal, intersections, size).weighted(weights)
 
-    above = [weights.scores, weights.smoothness, weights.intersections, weights.size]
-    upstream = scores.new_tensor(above)[:, None].expand(-1, len(made))
-    by_overlap, by_sigma, by_iota, by_points, by_bend = compiled.terms_pull(rig, told, apart, upstream)
+    above = scores.new_tensor([[weights.scores], [weights.smoothness], [weights.intersections], [weights.size]])
+    by_overlap, by_sigma, by_iota, *by_curve = compiled.terms_pull(rig, told, apart, above.expand(-1, len(made)))
     by_image = body.unfold(levels, torch.full_like(pixels, weights.pixels), images.shape)
-    nothing = torch.zeros_like(by_overlap)
-    by_blob = body.backward(blobs, images, owner, Rendering(by_image, by_overlap, nothing), descent.cutoff)
+    upstream = Rendering(by_image, by_overlap, torch.zeros_like(by_overlap))
+    by_blob = body.backward(blobs, images, owner, upstream, descent.cutoff)
     by_place, by_shift = compiled.project_pull(rig, made.points, made.shift, by_blob)
-    by_points = by_points + by_place + by_temporal.get("points", 0.0)
-    loose = values[:, 3:12]
-    position, frame, turned, length = compiled.integrate_pull(
-        loose.unflatten(1, (3, 3)), made.curvature, made.length, start, (made.points, made.frames), by_points
+    looks = [((by_sigma + by_blob[..., 2]) * by_own_sigma).sum(-1), ((by_iota + by_blob[..., 3]) * by_own_iota).sum(-1)]
+    by = _added(by, ("points", "curvature"), by_curve)
+    by = _added(by, ("points", "shift", "sigma", "iota", "rho"), [by_place, by_shift, *looks, by_blob[..., 4].sum(-1)])
+    frame = values[:, 3:12].unflatten(1, (3, 3))
+    curved = (frame, made.curvature, made.length, start, (made.points, made.frames))
+    by_position, by_frame, *by_bend = compiled.integrate_pull(*curved, by["points"])
+    return Slope(
+        made, terms, shares, _side_by_side(by_position, by_frame, _added(by, ("curvature", "length"), by_bend))
     )
-    by = {"curvature": by_bend + turned, "length": length, "shift": by_shift, "rho": by_blob[..., 4].sum(-1)}
-    by["sigma"] = ((by_sigma + by_blob[..., 2]) * by_own_sigma).sum(-1)
-    by["iota"] = ((by_iota + by_blob[..., 3]) * by_own_iota).sum(-1)
-    by = {name: value + by_temporal[name] if name in by_temporal else value for name, value in by.items()}
-    return Slope(made, terms, shares, _side_by_side(position, frame, by))
+
+
+def _added(by: dict[str, Tensor], names: Sequence[str], parts: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Gradients by the state's tensors, with these added to those that are there already."""
+    return by | {name: by[name] + part if name in by else part for name, part in zip(names, parts, strict=True)}
 
 
 def _temporal(descent: Descent, state: FrameState) -> tuple[Float[Tensor, " batch"], dict[str, Tensor]]:

@@ -50,9 +50,9 @@ typedef int32_t four __attribute__((vector_size(16)));
 #define MOST_OCTAVES 40
 #define TABLE_CELLS (MOST_OCTAVES * CELLS_PER_OCTAVE)
 
-enum { FORWARD, BACKWARD, PRODUCTS, PYRAMID, UNFOLD };
+enum { FORWARD, BACKWARD, PRODUCTS, GOALS, PYRAMID, UNFOLD }; /* of views, not bands, from GOALS on */
 enum { FORWARD_SUMS = 2, BACKWARD_SUMS = 5, PRODUCTS_SUMS = 22 };
-static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS, 0, 0};
+static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS, 0, 0, 0};
 
 /* A call's arguments: cpu.py has the same list. Shapes are those of contract.py, view = batch * camera. */
 typedef struct {
@@ -61,10 +61,10 @@ typedef struct {
     const void *centre, *sigma, *iota, *rho, *images, *shares;
     const void *up_image, *up_overlap, *up_mass, *up_loss;
     void *owner, *image, *overlap, *mass, *gram, *slope, *loss;
-    void *levels, *by_image; /* of the pyramid, whose render is `image`: (view, area of all levels), (view, h, w) */
+    void *goals, *levels, *by_image; /* of the pyramid, whose render is `images`: two (view, area of all levels) */
     void *sums;     /* (view, BANDS, vertex, SUMS[job]): each band's own */
     double *losses; /* (view, BANDS) */
-    int64_t next;   /* the next band (or view, of the pyramid) to be done */
+    int64_t next;   /* the next band (or view) to be done */
 } scene;
 
 #define REAL double

@@ -18,10 +18,10 @@ static NAME(levels) NAME(plan_levels)(int64_t height, int64_t width) {
     }
 }
 
-/* Coarse levels of two images, and a line with a column on both sides. */
+/* Coarse levels of an image, and a line with a column on both sides. */
 static size_t NAME(pyramid_room)(const scene *s) {
     const NAME(levels) l = NAME(plan_levels)(s->height, s->width);
-    return (2 * (l.area - (size_t)(s->height * s->width)) + (size_t)s->width + 3) * sizeof(REAL) + 64;
+    return (l.area - (size_t)(s->height * s->width) + (size_t)s->width + 3) * sizeof(REAL) + 64;
 }
 
 /* The next level. */
@@ -56,55 +56,83 @@ static void NAME(spread)(const REAL *coarse, const REAL *own, int height, int wi
     }
 }
 
-/* The squared residuals of one vector of pixels, and their gradient 2 r / (1 + R). */
-INLINE vec NAME(squares)(const REAL *render, const REAL *image, REAL *gradient) {
-    const vec one = NAME(fill)(1), ours = one + NAME(load)(render), theirs = one + NAME(load)(image);
-    /* One division for both 1 / (1 + R) and (1 + R) / (1 + I). */
-    const vec both = one / (ours * theirs), residual = NAME(ln)(ours * ours * both);
-    NAME(store)(gradient, residual * theirs * both * (REAL)2);
+/* Whether nothing is rendered at any pixel of a vector. */
+INLINE int NAME(blank)(const REAL *render) {
+#if LANES > 1
+    uint64_t bits[LANES * sizeof(REAL) / 8], any = 0;
+    memcpy(bits, render, sizeof bits);
+    for (size_t i = 0; i < sizeof bits / 8; i++) any |= bits[i];
+    return any == 0;
+#else
+    return *render == 0;
+#endif
+}
+
+/* The squared residuals of one vector of pixels, and their gradient 2 r / (1 + R); `goal` holds log(1 + I). */
+INLINE vec NAME(squares)(const REAL *render, const REAL *goal, REAL *gradient) {
+    const vec wanted = NAME(load)(goal);
+    vec residual = -wanted, slope = (REAL)-2 * wanted;
+    if (!NAME(blank)(render)) { /* as most of an image is */
+        const vec ours = NAME(fill)(1) + NAME(load)(render);
+        residual = NAME(ln)(ours) - wanted;
+        slope = (REAL)2 * residual / ours;
+    }
+    NAME(store)(gradient, slope);
     return residual * residual;
 }
 
 /* The loss of one level, and its own part of the gradient. */
-static double NAME(level_loss)(const REAL *render, const REAL *image, size_t count, REAL *gradient) {
+static double NAME(level_loss)(const REAL *render, const REAL *goal, size_t count, REAL *gradient) {
     const size_t whole = count / LANES * LANES;
     double total = 0;
     for (size_t i = 0; i < whole;) { /* float sums stay short */
         const size_t end = whole < i + 256 * LANES ? whole : i + 256 * LANES;
         vec loss = NAME(fill)(0);
-        for (; i < end; i += LANES) loss += NAME(squares)(render + i, image + i, gradient + i);
+        for (; i < end; i += LANES) loss += NAME(squares)(render + i, goal + i, gradient + i);
         total += NAME(sum)(loss);
     }
     if (whole < count) {
         REAL last[3][LANES] = {{0}};
         const size_t bytes = (count - whole) * sizeof(REAL);
         memcpy(last[0], render + whole, bytes);
-        memcpy(last[1], image + whole, bytes);
+        memcpy(last[1], goal + whole, bytes);
         total += NAME(sum)(NAME(squares)(last[0], last[1], last[2]));
         memcpy(gradient + whole, last[2], bytes);
     }
     return total;
 }
 
-/* A view's loss, and every level's own part of the gradient, into `levels`. */
-static void NAME(pyramid)(const scene *s, int64_t view, char *memory) {
+/* log(1 + I) of one level. */
+static void NAME(level_goal)(const REAL *image, size_t count, REAL *goal) {
+    const size_t whole = count / LANES * LANES;
+    const vec one = NAME(fill)(1);
+    for (size_t i = 0; i < whole; i += LANES) NAME(store)(goal + i, NAME(ln)(one + NAME(load)(image + i)));
+    if (whole < count) {
+        REAL last[LANES] = {0};
+        memcpy(last, image + whole, (count - whole) * sizeof(REAL));
+        NAME(store)(last, NAME(ln)(one + NAME(load)(last)));
+        memcpy(goal + whole, last, (count - whole) * sizeof(REAL));
+    }
+}
+
+/* All levels of a view. GOALS: log(1 + I) into `goals`. PYRAMID: the render's loss, and every level's own part of its
+   gradient into `levels`. */
+static void NAME(climb)(const scene *s, int64_t view, char *memory) {
     const NAME(levels) l = NAME(plan_levels)(s->height, s->width);
     const size_t pixels = (size_t)(s->height * s->width);
-    REAL *room = (REAL *)memory, *coarse[2] = {room, room + (l.area - pixels)}, *line = room + 2 * (l.area - pixels);
-    const REAL *fine[2] = {(const REAL *)s->image + view * pixels, (const REAL *)s->images + view * pixels};
+    REAL *room = (REAL *)memory, *line = room + (l.area - pixels);
+    const REAL *fine = (const REAL *)s->images + view * pixels;
     double loss = 0;
-    for (int level = 0;; level++) {
-        const int height = l.height[level], width = l.width[level];
-        REAL *gradient = (REAL *)s->levels + view * l.area + l.place[level];
-        loss += NAME(level_loss)(fine[0], fine[1], (size_t)height * width, gradient);
+    for (int level = 0; level < l.count; level++) {
+        const size_t at = view * l.area + l.place[level], count = (size_t)l.height[level] * l.width[level];
+        if (s->job == GOALS) NAME(level_goal)(fine, count, (REAL *)s->goals + at);
+        else loss += NAME(level_loss)(fine, (const REAL *)s->goals + at, count, (REAL *)s->levels + at);
         if (level + 1 == l.count) break;
-        for (int i = 0; i < 2; i++) {
-            REAL *next = coarse[i] + l.place[level + 1] - pixels;
-            NAME(halve)(fine[i], height, width, line, next);
-            fine[i] = next;
-        }
+        REAL *coarse = room + l.place[level + 1] - pixels;
+        NAME(halve)(fine, l.height[level], l.width[level], line, coarse);
+        fine = coarse;
     }
-    ((REAL *)s->loss)[view] = (REAL)loss;
+    if (s->job == PYRAMID) ((REAL *)s->loss)[view] = (REAL)loss;
 }
 
 /* The gradient by a view's render, from that by its loss: all levels' parts, from the coarsest to the finest. */

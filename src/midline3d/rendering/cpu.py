@@ -14,12 +14,14 @@ import torch
 from midline3d.rendering.contract import Blobs, Objective, Products, Rendering
 from midline3d.shapes import Float, Int, Tensor
 
-_FORWARD, _BACKWARD, _PRODUCTS, _PYRAMID, _UNFOLD = range(5)
-_SUMS = (2, 5, 22, 0, 0)
+_FORWARD, _BACKWARD, _PRODUCTS, _GOALS, _PYRAMID, _UNFOLD = range(6)
+_SUMS = (2, 5, 22, 0, 0, 0)
 _INTEGERS = ("job", "views", "cameras", "vertices", "height", "width")
 _NUMBERS = ("cutoff", "threshold", "outside", "robust")
 _INPUTS = ("centre", "sigma", "iota", "rho", "images", "shares", "up_image", "up_overlap", "up_mass", "up_loss")
-_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss", "levels", "by_image", "sums", "losses")
+_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss")
+_PYRAMIDS = ("goals", "levels", "by_image")
+_OWN = ("sums", "losses")
 
 
 class _Scene(ctypes.Structure):
@@ -28,7 +30,7 @@ class _Scene(ctypes.Structure):
     _fields_ = (
         [(name, ctypes.c_int64) for name in _INTEGERS]
         + [(name, ctypes.c_double) for name in _NUMBERS]
-        + [(name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS)]
+        + [(name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS, *_PYRAMIDS, *_OWN)]
         + [("next", ctypes.c_int64)]
     )
 
@@ -84,14 +86,22 @@ class Compiled:
         self._run(_PRODUCTS, blobs, images, objective, {"shares": shares, **parts})
         return Products(**parts)
 
+    def goals(self, images: Float[Tensor, "batch camera height width"]) -> Float[Tensor, "batch camera level"]:
+        """log(1 + I) of all levels of the images' pyramids, for `pyramid`."""
+        goals = self._levels(images)
+        self._fill(self._scene(_GOALS, images.shape), images, {"goals": goals})
+        return goals
+
     def pyramid(
-        self, render: Float[Tensor, "batch camera height width"], target: Float[Tensor, "batch camera height width"]
+        self, render: Float[Tensor, "batch camera height width"], goals: Float[Tensor, "batch camera level"]
     ) -> tuple[Float[Tensor, "batch camera"], Float[Tensor, "batch camera level"]]:
         """`losses.pixel_loss` of every view, and every level's own part of its gradient."""
-        loss = render.new_empty(render.shape[:2])
-        levels = render.new_empty(*loss.shape, self._library.midline3d_pyramid_area(*render.shape[2:]))
-        self._fill(self._scene(_PYRAMID, target.shape), target, {"image": render, "loss": loss, "levels": levels})
+        loss, levels = render.new_empty(render.shape[:2]), self._levels(render)
+        self._fill(self._scene(_PYRAMID, render.shape), render, {"goals": goals, "loss": loss, "levels": levels})
         return loss, levels
+
+    def _levels(self, images: Tensor) -> Tensor:
+        return images.new_empty(*images.shape[:2], self._library.midline3d_pyramid_area(*images.shape[2:]))
 
     def unfold(
         self, levels: Float[Tensor, "batch camera level"], upstream: Float[Tensor, "batch camera"], size: torch.Size
@@ -122,8 +132,8 @@ class Compiled:
         sizes = dict.fromkeys(("images", "owner", "image", "up_image", "by_image"), pixels)
         sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points, "rho": views, "loss": views}
         sizes |= {"shares": points // scene.cameras, "up_loss": views}
-        if scene.job >= _PYRAMID:
-            sizes["levels"] = views * self._library.midline3d_pyramid_area(scene.height, scene.width)
+        if scene.job >= _GOALS:
+            sizes["goals"] = sizes["levels"] = views * self._library.midline3d_pyramid_area(scene.height, scene.width)
         for name, tensor in {"images": images, **parts}.items():
             kind = torch.int32 if name == "owner" else images.dtype
             # The library trusts its addresses, so that nothing wrong may get there.
@@ -146,7 +156,7 @@ class Compiled:
         def work() -> None:
             library.midline3d_work(scene, _room("work", size), doubles, most)
 
-        items = scene.views if scene.job >= _PYRAMID else scene.views * self._bands
+        items = scene.views if scene.job >= _GOALS else scene.views * self._bands
         hands = min(torch.get_num_threads(), items) - 1
         helpers = [_pool(hands).submit(work) for _ in range(hands)] if hands > 0 else []
         work()
