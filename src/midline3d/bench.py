@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -154,7 +155,7 @@ def step_seconds(work: Work, steps: int, reference: bool = False) -> float:
     )
     sigma = torch.full_like(work.state.sigma, SIGMA)
     state = replace(work.state, sigma=sigma, iota=work.state.iota / settings.pixels.contrast)
-    return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device) / steps
+    return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device, runs=3) / steps
 
 
 @torch.no_grad()
@@ -181,11 +182,11 @@ def iteration_seconds(work: Work, count: int) -> float:
     return statistics.median(_timed(iterate, device) for _ in range(count))
 
 
-def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
-    """All figures, ready for JSON."""
-    where = torch.device(device)
+def bench(device: str, report: Report, frames: int = 40, compare: bool = False) -> dict[str, Any]:
+    """All figures, ready for JSON. `compare`: the reference at every number of vertices and size of crops too."""
+    where, settings = torch.device(device), Settings()
     report("drawing a swimming worm")
-    clip = drawn_clip(Plan("swim", frames), Settings(), where)
+    clip = drawn_clip(Plan("swim", frames), settings, where)
     generator = torch.Generator().manual_seed(0)
     report("searching for the worm in the first frame")
     first = _timed(lambda: first_state(clip, start_frames(clip, 1)[0], generator), where, warm=False)
@@ -196,16 +197,18 @@ def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
     sizes = (1, 16, 64, 256) if device == "cuda" else (1, 8)
     figures["batch"] = [_batch_figures(beginning, size, where, frames if device == "cuda" else 8) for size in sizes]
     figures |= {"first_frame_s": first, "peak_mb": peak_megabytes(where)}
+    figures["start"] = {name: getattr(settings.start, name) for name in ("starts", "steps", "tries")}
     report("timing steps and iterations")
     work = make_work(beginning, 128, WINDOW)
     own = step_seconds(work, 20)
     figures.setdefault("iteration_ms", 1e3 * iteration_seconds(work, 20))
-    figures["sweeps"] = {
-        "vertices": [_sweep(beginning, count, WINDOW) for count in VERTICES],
-        "window": [_sweep(beginning, 128, window) for window in WINDOWS],
-    }
     report("the same step by the reference")
     reference = step_seconds(work, 1 if device == "cpu" else 3, reference=True)
+    report("timing other numbers of vertices and sizes of crops")
+    figures["sweeps"] = {
+        "vertices": [_sweep(beginning, count, WINDOW, compare) for count in VERTICES],
+        "window": [_sweep(beginning, 128, window, compare) for window in WINDOWS],
+    }
     figures["step_ms"] = {"reference": 1e3 * reference, device: 1e3 * own}
     return figures | {"machine": machine(where)}
 
@@ -269,14 +272,15 @@ def run_batch(reels: list[Reel], device: torch.device, fused: bool = False) -> t
     return time.perf_counter() - began, ticks, batch.followed()
 
 
-def _sweep(beginning: Beginning, vertices: int, window: int) -> dict[str, float]:
+def _sweep(beginning: Beginning, vertices: int, window: int, compare: bool) -> dict[str, float]:
     work = make_work(beginning, vertices, window)
-    return {
+    figures = {
         "vertices": vertices,
         "window": window,
         "step_ms": 1e3 * step_seconds(work, 10),
         "iteration_ms": 1e3 * iteration_seconds(work, 10),
     }
+    return figures | ({"reference_ms": 1e3 * step_seconds(work, 1, reference=True)} if compare else {})
 
 
 def _wait(device: torch.device) -> None:
@@ -284,14 +288,18 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _timed(run: Callable[[], object], device: torch.device, warm: bool = True) -> float:
+def _timed(run: Callable[[], object], device: torch.device, warm: bool = True, runs: int = 1) -> float:
+    """Seconds of the best of some runs: what else is going on only ever adds."""
     if warm:
         run()
-    _wait(device)
-    began = time.perf_counter()
-    run()
-    _wait(device)
-    return time.perf_counter() - began
+    taken = []
+    for _ in range(runs):
+        _wait(device)
+        began = time.perf_counter()
+        run()
+        _wait(device)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
 
 
 def peak_megabytes(device: torch.device) -> float | None:
@@ -328,13 +336,15 @@ def table(figures: dict[str, Any]) -> Table:
     made.add_column("what")
     made.add_column("reached", justify="right")
     own = next(name for name in figures["step_ms"] if name != "reference")
-    step, reference = figures["step_ms"][own], figures["step_ms"]["reference"]
+    step, reference, start = figures["step_ms"][own], figures["step_ms"]["reference"], figures["start"]
     rows = [
         ("frames a second", f"{figures['frames_per_s']:.1f}"),
         ("a frame", f"{figures['frame_s']:.4f} s"),
         ("iterations a frame", f"{figures['steps_per_frame']:.1f}"),
         ("an iteration", f"{figures['iteration_ms']:.2f} ms"),
         ("the first frame", f"{figures['first_frame_s']:.1f} s"),
+        ("its random starts, and their steps", f"{start['starts']}, {start['steps']}"),
+        ("frames that a recording is begun from (start.tries)", f"{start['tries']}"),
         ("a step of Adam", f"{step:.2f} ms"),
         ("the same by the reference", f"{reference:.0f} ms ({reference / step:.0f} times)"),
         ("memory at most", "not known" if figures["peak_mb"] is None else f"{figures['peak_mb']:.0f} MB"),
@@ -350,3 +360,23 @@ def table(figures: dict[str, Any]) -> Table:
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def draw(figures: dict[str, Any], path: Path) -> None:
+    """A picture of a step's time against the number of vertices and the size of the crops; `bench` with `compare`."""
+    from matplotlib.figure import Figure
+
+    own = next(name for name in figures["step_ms"] if name != "reference")
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    labels = {"vertices": "vertices N, crops of 200 px", "window": "crop w, px, 128 vertices"}
+    for side, (kind, label) in zip(axes, labels.items(), strict=True):
+        parts = figures["sweeps"][kind]
+        for name, key, colour in (("reference", "reference_ms", "0.5"), (own, "step_ms", "tab:blue")):
+            times = [part[key] for part in parts]
+            side.plot([part[kind] for part in parts], times, "o-", color=colour, label=name)
+        side.set(xlabel=label, yscale="log", xticks=[part[kind] for part in parts])
+        side.grid(alpha=0.3)
+    axes[0].set_ylabel("one step of Adam, ms")
+    axes[0].legend()
+    figure.savefig(path, dpi=150)
