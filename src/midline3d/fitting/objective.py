@@ -150,9 +150,8 @@ def _closed_form(
     frame = values[:, 3:12].unflatten(1, (3, 3))
     curved = (frame, made.curvature, made.length, start, (made.points, made.frames))
     by_position, by_frame, *by_bend = compiled.integrate_pull(*curved, by["points"])
-    return Slope(
-        made, terms, shares, _side_by_side(by_position, by_frame, _added(by, ("curvature", "length"), by_bend))
-    )
+    by = _added(by, ("curvature", "length"), by_bend)
+    return Slope(made, terms, shares, _side_by_side(by_position, by_frame, by))
 
 
 def _added(by: dict[str, Tensor], names: Sequence[str], parts: Sequence[Tensor]) -> dict[str, Tensor]:
