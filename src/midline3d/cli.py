@@ -301,13 +301,22 @@ def evaluate(
 
 
 @app.command()
-def bench(device: Where = Device.auto, as_json: Json = False) -> None:
+def bench(
+    device: Where = Device.auto,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the step's time against N and w, the reference's too (takes 4 GB)."),
+    ] = None,
+) -> None:
     """How fast the method is on this machine: the reference and the fast path on the same work."""
     from midline3d.bench import bench as measure
-    from midline3d.bench import table
+    from midline3d.bench import draw, table
 
     with _working("give the same command again") as tick:
-        figures = measure(_device(device), lambda doing: tick(doing, 0, 0))
+        figures = measure(_device(device), lambda doing: tick(doing, 0, 0), compare=plot is not None)
+    if plot is not None:
+        draw(figures, plot)
     if as_json:
         _print_json(figures)
     else:
