@@ -183,7 +183,7 @@ class AdamSettings:
 
 @dataclass(frozen=True)
 class LossWeights:
-    """omega of every term for Adam (tab. S6), in the units of `losses`."""
+    """omega of every term for Adam (the weights that the paper lists with its losses), in the units of `losses`."""
 
     pixels: float = 0.1
     scores: float = 0.01
@@ -261,6 +261,20 @@ class TrackingSettings:
 
 
 @dataclass(frozen=True)
+class RefineSettings:
+    """Adjusting the cameras to frames of a whole recording (`refine-cameras`)."""
+
+    frames: int = 40
+    """Chosen so that they fill the volume: their cost grows in proportion, what they tell hardly beyond this."""
+    rounds: int = 3
+    """Of adjusting all together; between them the frames' common shift becomes the cameras' own."""
+    iterations: int = 15
+    """At most, in each round."""
+    keep_shift: float = 0.3
+    """Of squared px by which a frame's views lie beside where the cameras say: shaking is about a pixel."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole tree. A settings file is TOML with one table per field here."""
 
@@ -273,6 +287,7 @@ class Settings:
     start: StartSettings = field(default_factory=StartSettings)
     body: BodySettings = field(default_factory=BodySettings)
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    refine: RefineSettings = field(default_factory=RefineSettings)
 
 
 def validated(record: type[Record], data: dict[str, Any], source: str) -> Record:
