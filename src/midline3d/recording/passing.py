@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -20,7 +20,7 @@ from midline3d.recording.description import Recording
 from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, Places, candidates, combine
 from midline3d.recording.shake import Texture, moved, shake_of, texture_of
 from midline3d.recording.signal import as_bytes, brightness, signal
-from midline3d.recording.sources import Picture, synchronised
+from midline3d.recording.sources import Picture, side_by_side, synchronised
 from midline3d.recording.survey import Survey
 from midline3d.settings import LocatingSettings
 
@@ -37,10 +37,10 @@ class Sight:
 
     frame: int
     pictures: list[Picture]
-    light: list[float] = field(default_factory=list)
-    shake: list[Array] = field(default_factory=list)
+    light: list[float]
+    shake: list[Array]
     """Per view, px of the full frame."""
-    seen: list[Candidates] = field(default_factory=list)
+    seen: list[Candidates]
 
 
 class Looker:
@@ -52,17 +52,19 @@ class Looker:
 
     def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
         """Candidates in every view, with each view's light and shake, and the places they can stand for."""
-        sight = Sight(frame, pictures)
-        factor = self.look.factor
-        for view, picture in enumerate(pictures):
-            tone, (behind, texture) = self.look.tones[view], self._behind(view, frame)
-            small = shrink(picture, factor)
-            light = brightness(small, behind, tone)
-            sight.light.append(light)
-            sight.shake.append(shake_of(small, texture, light) * factor)
-            shown = signal(small, behind, tone, light)
-            sight.seen.append(candidates(shown, factor, self.settings, 0.2 * self.look.peak[view]))
+        shown = side_by_side(lambda view: self._view(frame, view, pictures[view]), range(len(pictures)))
+        sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
         return sight, combine(self.cameras, sight.seen, Expected(self.look.mass), self.settings)
+
+    def _view(self, frame: int, view: int, picture: Picture) -> tuple[float, Array, Candidates]:
+        """Light, shake and candidates of one view."""
+        factor = self.look.factor
+        tone, (behind, texture) = self.look.tones[view], self._behind(view, frame)
+        small = shrink(picture, factor)
+        light = brightness(small, behind, tone)
+        shown = signal(small, behind, tone, light)
+        things = candidates(shown, factor, self.settings, 0.2 * self.look.peak[view])
+        return light, shake_of(small, texture, light) * factor, things
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
         """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
@@ -173,20 +175,19 @@ class Pass:
         self.log.origin[place] = corner
         if status != "lost":
             self.log.centre[place] = centre
-        crops = []
-        for view, picture in enumerate(sight.pictures):
-            behind = crop_behind(
-                self.looker.look.backgrounds[view], sight.frame, corner[view], self.window, sight.shake[view]
-            )
-            values = signal(
-                cut(picture, corner[view], self.window), behind, self.looker.look.tones[view], sight.light[view]
-            )
-            values *= inside(picture.shape, corner[view], self.window)
-            self.log.sharpness[place, view] = sharpness(values)
-            crops.append(as_bytes(values, self.gain[view]))
-            if place % max(1, len(self.frames) // 20) == 0:
-                self.quiet[view].append(values[::2, ::2].ravel() * np.float32(self.gain[view]))
-        self.writer.write(place, np.stack(crops))
+        fields = side_by_side(lambda view: self.crop(sight, view, corner[view]), range(len(sight.pictures)))
+        self.log.sharpness[place] = [sharpness(values) for values in fields]
+        self.writer.write(place, np.stack([as_bytes(*one) for one in zip(fields, self.gain, strict=True)]))
+        if place % max(1, len(self.frames) // 20) == 0:
+            for kept, values, gain in zip(self.quiet, fields, self.gain, strict=True):
+                kept.append(values[::2, ::2].ravel() * np.float32(gain))
+
+    def crop(self, sight: Sight, view: int, corner: NDArray[np.int64]) -> Field:
+        """The signal in one view's window, 0 beyond the picture's border."""
+        picture, look = sight.pictures[view], self.looker.look
+        behind = crop_behind(look.backgrounds[view], sight.frame, corner, self.window, sight.shake[view])
+        values = signal(cut(picture, corner, self.window), behind, look.tones[view], sight.light[view])
+        return values * inside(picture.shape, corner, self.window)
 
 
 def crop_behind(background: Background, frame: int, corner: NDArray[np.int64], window: int, shake: Array) -> Field:
