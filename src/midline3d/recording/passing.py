@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cv2
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.recording.background import Background, Field, shrink
-from midline3d.recording.crops import STATUS, CropWriter, Log, cut, inside, origins
+from midline3d.recording.crops import STATUS, Begun, CropWriter, cut, inside, origins
 from midline3d.recording.description import Recording
 from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, Places, candidates, combine
 from midline3d.recording.shake import Texture, moved, shake_of, texture_of
@@ -29,6 +29,8 @@ Progress = Callable[[int, int], None]
 
 FAINT = 128.0
 """A worm whose usual peak is below this is amplified to it, so that 8 bits do not lose it."""
+SAVED = 250
+"""Frames after which what was done is saved: some 15 s of work at 2048 px."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,17 +96,18 @@ def window_for(recording: Recording, extent: float, settings: LocatingSettings) 
 
 
 class Pass:
-    """Goes over all frames once and writes their crops and log into a folder."""
+    """Goes over all frames once and writes their crops and log into a folder, or goes on with what was begun there."""
 
-    def __init__(self, recording: Recording, looker: Looker, frames: range, folder: Path, window: int) -> None:
-        self.recording, self.looker, self.frames, self.window = recording, looker, frames, window
+    def __init__(self, recording: Recording, looker: Looker, frames: range, folder: Path, begun: Begun) -> None:
+        self.recording, self.looker, self.frames, self.folder = recording, looker, frames, folder
+        self.begun, self.window, self.done = begun, begun.window, begun.done
         self.gain = np.clip(FAINT / looker.look.peak, 1, 16)
-        self.log = Log.blank(len(frames), len(recording.views))
-        self.writer = CropWriter(folder, len(frames), len(recording.views), window)
+        self.log = begun.log
+        self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
         self.waiting: deque[Sight] = deque()
         self.undecided: list[Sight] = []
         self.last: Array | None = None
-        self.quiet: list[list[Field]] = [[] for _ in recording.views]
+        self.quiet: list[list[Field]] = [[values] for values in begun.quiet]
 
     def run(self, progress: Progress | None) -> None:
         """Decode, locate, decide, cut."""
@@ -112,8 +115,10 @@ class Pass:
         views = self.recording.views
         sources, offsets = [view.source for view in views], [view.offset for view in views]
         decider: Decider | None = None
-        before = self.frames.start - 1
-        for frame, pictures in synchronised(sources, offsets, self.frames.start, self.frames.stop):
+        # What was begun is looked at some way back: by then the likeliest way through time is what it was.
+        start = self.frames.start + max(0, self.done - 2 * settings.lag)
+        before = start - 1
+        for frame, pictures in synchronised(sources, offsets, start, self.frames.stop):
             if progress:
                 progress(frame - self.frames.start, len(self.frames))
             whole = [picture for picture in pictures if picture is not None and picture.any()]
@@ -140,6 +145,9 @@ class Pass:
         """A frame's place is known, or known not to be."""
         sight = self.waiting.popleft()
         place = sight.frame - self.frames.start
+        if place < self.begun.done:
+            self.last = decision.point if decision.found else self.last
+            return
         self.log.light[place] = sight.light
         self.log.shake[place] = sight.shake
         if not decision.found:
@@ -153,6 +161,18 @@ class Pass:
         self.log.reach[place] = reach_of(self.looker.cameras, sight.seen, decision)
         self.write(sight, decision.point, "ok")
         self.last = decision.point
+        if place + 1 - self.done >= SAVED:
+            self.save(place + 1)
+
+    def save(self, done: int) -> None:
+        """What is decided so far survives whatever happens to the run."""
+        self.writer.settle()
+        self.done = done
+        replace(self.begun, done=done, quiet=self.beside()).save(self.folder)
+
+    def beside(self) -> list[Field]:
+        """Per camera, signal beside the worm, from frames spread over the recording."""
+        return [np.concatenate(values) for values in self.quiet]
 
     def bridge(self, point: Array | None) -> None:
         """Cut the frames in which the worm was not found: on a straight way if it was found before and after."""
