@@ -212,12 +212,21 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Preflight: everything wrong with the input, before hours are spent. Status 1 where a limit is passed."""
+    from functools import partial
+
+    from midline3d.bench import frame_seconds
     from midline3d.recording.check import check as look
     from midline3d.settings import load_settings
 
     chosen = load_settings(settings)
+    pace = partial(frame_seconds, chosen)
     with _working("give the same command again") as tick:
-        report = look(recording, chosen.locating, progress=lambda done, total: tick("looking around", done, total))
+        report = look(
+            recording,
+            chosen.locating,
+            pace=pace,
+            progress=lambda done, total: tick("looking around", done, total),
+        )
         if picture is not None:
             report.picture(picture)
     if as_json:

@@ -242,9 +242,10 @@ class BodySettings:
     tissue_spread: float = 0.2
     tip_spread: float = 0.1
     """Of the tissue at the very tips, where it could not be told from the taper."""
-    turn_spread: float = 0.01
-    """rad, by which a camera may be turned against its calibration."""
-    magnification_spread: float = 0.01
+    turn_spread: float = 0.08
+    """rad, by which a camera may be turned against its calibration. 10 px of error can be 3 degrees; with a right
+    calibration a tighter prior gains nothing, because the images themselves tell turns to a tenth of a degree."""
+    magnification_spread: float = 0.03
     """Standard deviation of the logarithm of a camera's magnification against its calibration."""
 
 
