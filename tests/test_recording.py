@@ -127,11 +127,11 @@ def test_a_truncated_video_keeps_what_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("empty.avi", b"", "cannot read it as a video"),
+        ("empty.avi", b"", r"is empty \(0 bytes\); copy it again"),
         ("text.avi", b"this is no video\n" * 50, "cannot read it as a video"),
         ("text.npy", b"this is no stack", "cannot be read as .npy"),
         ("text.tif", b"this is no picture", "cannot be read as TIFF"),
-        ("one.png", b"", "is a single picture"),
+        ("one.png", b"x", "is a single picture"),
         ("absent.avi", None, "no such source"),
     ],
 )

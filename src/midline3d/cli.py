@@ -50,13 +50,6 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
-class Pattern(StrEnum):
-    """A board to calibrate with."""
-
-    chessboard = "chessboard"
-    charuco = "charuco"
-
-
 class Source(StrEnum):
     """How a simulated camera's pictures are kept."""
 
@@ -240,21 +233,23 @@ def check(
 def calibrate(
     pictures: Annotated[Path, typer.Argument(help="A folder with a folder of pictures for each camera.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration: .json, .toml (anipose), .xml or .yml.")],
-    columns: Annotated[int, typer.Option(help="Inner corners in a row of a chessboard, squares of a ChArUco board.")],
-    rows: Annotated[int, typer.Option(help="The same in a column.")],
+    grid: Annotated[str, typer.Option(metavar="AxB", help="Inner corners along and down, such as 9x6.")],
     square: Annotated[float, typer.Option(help="Side of a square, mm.")],
-    board: Annotated[Pattern, typer.Option(help="What was filmed.")] = Pattern.chessboard,
-    marker: Annotated[float, typer.Option(help="Side of a marker, mm (ChArUco).")] = 0.0,
-    dictionary: Annotated[str, typer.Option(help="Of the markers, as OpenCV names it (ChArUco).")] = "DICT_4X4_50",
+    marker: Annotated[
+        float, typer.Option(help="Side of a marker, mm, for a ChArUco board: then --grid counts its squares.")
+    ] = 0.0,
+    dictionary: Annotated[str, typer.Option(help="Of the markers, as OpenCV names it.")] = "DICT_4X4_50",
     focal: Annotated[float | None, typer.Option(help="px, to start from: for telecentric lenses.")] = None,
     as_json: Json = False,
 ) -> None:
     """A calibration from pictures of a board: the n-th picture of every camera, by name, shows the same moment."""
-    from midline3d.calibration import save_calibration
+    from midline3d.calibration import check_target, save_calibration
     from midline3d.calibration.boards import Board
     from midline3d.calibration.boards import calibrate as solve
 
-    report = solve(_board_pictures(pictures), Board(board.value, columns, rows, square, marker, dictionary), focal)
+    check_target(out)
+    board = Board("charuco" if marker else "chessboard", *_grid(grid), square, marker, dictionary)
+    report = solve(_board_pictures(pictures), board, focal)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(report.calibration, out)
     if as_json:
@@ -285,10 +280,11 @@ def refine_cameras(
     """
     from tempfile import TemporaryDirectory
 
-    from midline3d.calibration import save_calibration
+    from midline3d.calibration import check_target, save_calibration
     from midline3d.refine import refine_cameras as refine
     from midline3d.tracking.reconstruct import Job
 
+    check_target(out)
     chosen = _refining(settings, count)
     part = None if frames is None else _part(frames, recording, shortest=False)
     with TemporaryDirectory() as aside, _working("give the same command again") as tick:
@@ -400,6 +396,13 @@ def _part(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
     from midline3d.recording import load_recording
 
     return int(first or 0), load_recording(recording, shortest=shortest).count
+
+
+def _grid(text: str) -> tuple[int, int]:
+    columns, cross, rows = text.lower().partition("x")
+    if not cross or not columns.strip().isdecimal() or not rows.strip().isdecimal():
+        raise InputError(f"--grid is '{text}'; write AxB, the numbers along and down the board, such as 9x6")
+    return int(columns), int(rows)
 
 
 def _refining(settings: Path | None, count: int | None) -> Settings:

@@ -63,6 +63,8 @@ def open_source(path: Path) -> Source:
         raise InputError(f"{path}: there is no such source; check 'source' in the recording file")
     if path.is_dir():
         return open_pictures(path)
+    if not path.stat().st_size:
+        raise InputError(f"{path}: is empty (0 bytes); copy it again, or film again if the camera wrote nothing")
     suffix = path.suffix.lower()
     if suffix == ".npy":
         return open_stack(path)

@@ -82,7 +82,8 @@ def survey(
     if not any(place.found for place in found):
         raise InputError(
             f"{recording.path}: in none of {len(looked)} frames looked at do the views agree on a worm; "
-            "run midline3d check to see why (polarity, calibration, order of the cameras)"
+            "set worm to dark or bright, see that each camera has its own source and calibration, and look at what "
+            "midline3d check --picture shows"
         )
     return Survey(
         tones=tones,
