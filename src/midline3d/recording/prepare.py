@@ -135,6 +135,8 @@ def _tracked(
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Survey, then a pass over all frames; a second one where the worm turns out to be longer than it seemed."""
+    if progress:
+        progress(begun.done, len(frames))
     cameras = recording.calibration.to_cameras()
     look = survey(recording, cameras, settings, frames, folder)
     looker = Looker(cameras, look, settings)
