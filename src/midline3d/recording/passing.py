@@ -120,7 +120,7 @@ class Pass:
         before = start - 1
         for frame, pictures in synchronised(sources, offsets, start, self.frames.stop):
             if progress:
-                progress(frame - self.frames.start, len(self.frames))
+                progress(max(frame - self.frames.start, self.begun.done), len(self.frames))
             whole = [picture for picture in pictures if picture is not None and picture.any()]
             if len(whole) < len(views):
                 continue
