@@ -31,12 +31,12 @@ from midline3d.fitting.views import Views
 from midline3d.recording.crops import Log, Prepared, cut, origins
 from midline3d.rendering import Objective, Reference, render
 from midline3d.settings import Settings
-from midline3d.state import Bounds, FrameState
+from midline3d.state import FrameState
 from midline3d.synth.dirt import shifted
 from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
 from midline3d.tracking.batch import Batch, Followed, Reel, follow_all, record
 from midline3d.tracking.begin import Beginning, average_body, begin, first_state, start_frames
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip import Clip, bounds_of
 from midline3d.tracking.follow import follow
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, windo
         basis=spline_basis(settings.curve.vertices, settings.curve.nodes, torch.float32, "cpu"),
         objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
         weights=replace(settings.second_order, settled=0.0),
-        bounds=Bounds((0.3, 3.0), (0.5, 25.0), (0.01, 30.0), (0.6, 6.0), 8.0, 3.0),
+        bounds=bounds_of(settings.curve, settings.pixels.contrast),
         shares=torch.ones(1, settings.curve.vertices),
         anchor=start,
     )

@@ -17,7 +17,7 @@ from midline3d.errors import InputError
 from midline3d.fitting.body import Body
 from midline3d.fitting.views import Views
 from midline3d.recording import Prepared
-from midline3d.settings import Settings, validated
+from midline3d.settings import CurveSettings, Settings, validated
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
 
@@ -72,16 +72,7 @@ class Clip:
         return Views(images, cameras.to(torch.float32).to(self.device))
 
     def bounds(self, contrast: float) -> Bounds:
-        curve = self.settings.curve
-        low, high = curve.iota
-        return Bounds(
-            length=curve.length,
-            sigma=curve.sigma,
-            iota=(low * contrast, high * contrast),
-            rho=curve.rho,
-            defocus=curve.defocus,
-            circles=curve.circles,
-        )
+        return bounds_of(self.settings.curve, contrast)
 
     def carried(self, state: FrameState, old: int, new: int) -> FrameState:
         """A state of frame `old` told in the local world of frame `new`."""
@@ -91,6 +82,19 @@ class Clip:
     def world(self, state: FrameState, frames: list[int]) -> Float[Tensor, "batch vertex 3"]:
         """Midlines in world coordinates, mm, float64."""
         return state.points.double().cpu() + self.centres(frames)[:, None]
+
+
+def bounds_of(curve: CurveSettings, contrast: float) -> Bounds:
+    """What no parameter may leave where the body's middle has the brightness `contrast`."""
+    low, high = curve.iota
+    return Bounds(
+        length=curve.length,
+        sigma=curve.sigma,
+        iota=(low * contrast, high * contrast),
+        rho=curve.rho,
+        defocus=curve.defocus,
+        circles=curve.circles,
+    )
 
 
 def kept_clip(folder: Path, dataset: xr.Dataset) -> Clip:
