@@ -24,7 +24,8 @@ from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.adam import descend
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.objective import Descent
-from midline3d.fitting.second_order import Fit, Problem, evaluate, focused, moved, normal_equations, solve
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused, moved, normal_equations, solve
+from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
 from midline3d.recording.crops import Log, Prepared, cut, origins
 from midline3d.rendering import Objective, Reference
@@ -33,8 +34,8 @@ from midline3d.state import FrameState
 from midline3d.synth.dirt import shifted
 from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
 from midline3d.tracking.batch import Batch, Reel, record
-from midline3d.tracking.begin import Beginning, begin, first_state, start_frames
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.begin import Beginning, average_body, begin, first_state, start_frames
+from midline3d.tracking.clip import Clip, bounds_of
 from midline3d.tracking.ways import track_ways
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ SIGMA = 5.0
 """px, of the blobs in a timed step."""
 VERTICES = (32, 64, 128, 256)
 WINDOWS = (200, 300, 400)
+USUAL_STEPS = 6
+"""Of a tracked frame, its choice of a start and its misfit counted in."""
 
 
 class Drawn(Prepared):
@@ -211,6 +214,28 @@ def bench(device: str, report: Report, frames: int = 40, compare: bool = False) 
     }
     figures["step_ms"] = {"reference": 1e3 * reference, device: 1e3 * own}
     return figures | {"machine": machine(where)}
+
+
+def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, window: int) -> float:
+    """About what a tracked frame takes on this machine's CPU: the steps of a fit to crops of this size."""
+    crop = torch.from_numpy(origins(cameras, centre, window)).double()[None]
+    local = cameras.local(torch.from_numpy(centre)[None], crop).to(torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(1, cameras.count, window, window, generator=generator)
+    start = random_starts(1, Views(images, local), 1.0, settings.curve.vertices, generator)
+    body = average_body(settings.body, start.length[0])
+    taper = body.profile(settings.curve.vertices, rig.scale(local, start.points)[0], settings.pixels.floor)
+    problem = Problem(
+        views=Views(images, local),
+        taper=taper,
+        basis=spline_basis(settings.curve.vertices, settings.curve.nodes, torch.float32, "cpu"),
+        objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
+        weights=replace(settings.second_order, settled=0.0),
+        bounds=bounds_of(settings.curve, settings.pixels.contrast),
+        shares=torch.ones(1, settings.curve.vertices),
+        anchor=start,
+    )
+    return _timed(lambda: fit(problem, start, USUAL_STEPS), torch.device("cpu"))
 
 
 def tracking_figures(beginning: Beginning) -> dict[str, Any]:
