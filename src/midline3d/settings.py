@@ -230,14 +230,14 @@ class BodySettings:
     head_share: float = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""
-    head_share_spread: float = 0.15
+    head_share_spread: float = 0.25
     """Standard deviation of the logarithm, here and below."""
     head_bluntness: float = 0.55
-    head_bluntness_spread: float = 0.15
+    head_bluntness_spread: float = 0.3
     tail_share: float = 0.28
-    tail_share_spread: float = 0.2
+    tail_share_spread: float = 0.3
     tail_bluntness: float = 0.85
-    tail_bluntness_spread: float = 0.25
+    tail_bluntness_spread: float = 0.35
     opacity: float = 1.0
     opacity_spread: float = 0.2
     depth: float = 0.5
