@@ -224,6 +224,8 @@ class BodySettings:
     span: int = 90
     """Frames tracked for learning before the recording itself is: they show the animal from many sides."""
     iterations: int = 30
+    rounds: int = 3
+    """Times that scattered light is looked for and the body learned without it, where there is any."""
     sure: float = 0.04
     """Weight of the priors: a standard deviation costs as much as 0.4 of squared residual in every frame. What the
     model gets wrong is no noise that averages out over frames: with weaker priors it pulls at the tips."""

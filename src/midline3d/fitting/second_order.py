@@ -134,6 +134,14 @@ def add_priors(problem: Problem, at: Evaluation, system: System) -> System:
     return System(hessian, gradient)
 
 
+def rendered(problem: Problem, state: FrameState) -> Float[Tensor, "batch camera w w"]:
+    """What the images should be."""
+    cameras = problem.views.cameras
+    look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
+    blobs = look.blobs(project(cameras, state.points, state.shift), state.rho)
+    return render(blobs, problem.views.images, problem.objective.cutoff).image
+
+
 def focused(problem: Problem, state: FrameState) -> Problem:
     """The problem with its images masked around a state (app. D): what lies far from it counts little.
 

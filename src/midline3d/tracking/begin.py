@@ -13,13 +13,14 @@ from midline3d.cameras import scale
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body, Learned, Rig, SharedPrior, learn
 from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, evaluate, fit, focused
+from midline3d.fitting.second_order import Problem, evaluate, fit, focused, rendered
 from midline3d.fitting.start import first_guesses
 from midline3d.rendering import Objective
 from midline3d.settings import BodySettings, SecondOrderSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.halo import scattering
 
 Report = Callable[[str], None]
 
@@ -78,6 +79,15 @@ class Lesson:
     misfit: float
     """Mean energy of the frames, their images unmasked."""
 
+    def halo(self) -> Float[Tensor, "camera k k"] | None:
+        """How the views scatter light, by what the images have beside the animal that was learned."""
+        clip, state = replace(self.clip, halo=None), self.result.state
+        taper = body_taper(clip, self.frames[0], self.result.body)
+        problem = problem_of(clip, self.frames, taper, state, clip.settings.second_order)
+        contrast = clip.settings.pixels.contrast
+        right = rendered(problem, state) / contrast
+        return scattering(problem.views.images / contrast, right, float(taper.sharp.mean()))
+
     def agrees(self, other: Lesson, share: float) -> bool:
         """Whether both have come to the same animal: length and misfit within a share of each other."""
         lengths = [float(each.result.body.length) for each in (self, other)]
@@ -97,6 +107,13 @@ def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
         if len(tried) > 1 and tried[0][1].agrees(tried[1][1], clip.settings.start.agreement):
             break
     rehearsal, lesson = tried[0]
+    for _ in range(clip.settings.body.rounds):
+        halo = lesson.halo()
+        if halo is None:
+            break
+        report("learning the body without scattered light")
+        clip = replace(clip, halo=halo)
+        lesson = learned(clip, rehearsal)
     report("telling head from tail")
     turned = learned(clip, rehearsal.reversed())
     odds = (turned.result.energy - lesson.result.energy) / 2 + forward_odds(clip, rehearsal)

@@ -20,6 +20,7 @@ from midline3d.recording import Prepared
 from midline3d.settings import CurveSettings, Settings, validated
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
+from midline3d.tracking import halo
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Clip:
     cameras: Cameras
     """The whole rig, float64: the calibration's, or refined."""
     device: torch.device
+    halo: Float[Tensor, "camera k k"] | None = None
+    """How each view scatters light (see `tracking.halo`), where it does."""
 
     @staticmethod
     def of(prepared: Prepared, settings: Settings, device: torch.device) -> Clip:
@@ -60,8 +63,12 @@ class Clip:
         return torch.from_numpy(self.prepared.log.origin[frames])
 
     def pixels(self, frames: list[int]) -> Tensor:
-        """The crops as they were prepared, (batch, camera, w, w), 8 bits."""
-        return torch.from_numpy(np.stack([self.prepared[frame].images for frame in frames]))
+        """The crops, less what the views scatter, (batch, camera, w, w), 8 bits."""
+        images = torch.from_numpy(np.stack([self.prepared[frame].images for frame in frames]))
+        if self.halo is None:
+            return images
+        offset = torch.from_numpy(self.prepared.offset).float()[:, None, None]
+        return (halo.without(images - offset, self.halo.cpu()) + offset).round().clamp(0, 255).to(torch.uint8)
 
     def views(self, frames: list[int], contrast: float) -> Views:
         """Images in which the body's middle has the brightness `contrast`, and their cameras."""

@@ -9,12 +9,11 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import torch
 
-from midline3d.appearance import PaperTaper, optics
+from midline3d.appearance import PaperTaper
 from midline3d.cameras import project
 from midline3d.fitting.adam import Descent, descend
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused, rendered
 from midline3d.losses import Losses
-from midline3d.rendering import render
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.store import Status
@@ -156,10 +155,7 @@ def _repeated(state: FrameState, count: int) -> FrameState:
 
 def misfit(problem: Problem, state: FrameState) -> Float[Tensor, " batch"]:
     """Mean squared residual over the pixels that the animal covers or should cover."""
-    cameras, images = problem.views.cameras, problem.views.images
-    look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
-    blobs = look.blobs(project(cameras, state.points, state.shift), state.rho)
-    image = render(blobs, images, problem.objective.cutoff).image
+    images, image = problem.views.images, rendered(problem, state)
     covered = image > 0.05 * image.amax((1, 2, 3), keepdim=True)
     squared = torch.where(covered, (image.log1p() - images.log1p()).square(), 0.0)
     return squared.sum((1, 2, 3)) / covered.sum((1, 2, 3))
