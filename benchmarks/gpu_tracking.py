@@ -179,8 +179,8 @@ def evaluate_double(problem, state):
 
     from midline3d.fitting import second_order
 
-    def slowly(blobs, images, shares, objective):
-        return products(blobs, images, shares, objective, Reference())
+    def slowly(blobs, images, objective):
+        return products(blobs, images, objective, Reference())
 
     with patch.object(second_order, "products", slowly):
         return evaluate(problem, state)

@@ -169,7 +169,6 @@ def iteration_seconds(work: Work, count: int) -> float:
         objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
         weights=settings.second_order,
         bounds=clip.bounds(settings.pixels.contrast),
-        shares=torch.ones(1, start.vertices, device=device),
         anchor=start,
     )
     problem = focused(problem, start)

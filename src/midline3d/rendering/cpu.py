@@ -16,9 +16,9 @@ from midline3d.shapes import Float, Int, Tensor
 
 _FORWARD, _BACKWARD, _PRODUCTS = range(3)
 _SUMS = (2, 5, 22)
-_INTEGERS = ("job", "views", "cameras", "vertices", "height", "width")
-_NUMBERS = ("cutoff", "threshold", "outside", "robust")
-_INPUTS = ("centre", "sigma", "iota", "rho", "images", "shares", "up_image", "up_overlap", "up_mass")
+_INTEGERS = ("job", "views", "vertices", "height", "width")
+_NUMBERS = ("cutoff", "robust")
+_INPUTS = ("centre", "sigma", "iota", "rho", "images", "up_image", "up_overlap", "up_mass")
 _OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss", "sums", "losses")
 
 
@@ -68,11 +68,7 @@ class Compiled:
         return slope
 
     def products(
-        self,
-        blobs: Blobs,
-        images: Float[Tensor, "batch camera height width"],
-        shares: Float[Tensor, "batch vertex"],
-        objective: Objective,
+        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
     ) -> Products:
         parts = {
             "gram": images.new_empty(*blobs.sigma.shape, 5, 5),
@@ -81,7 +77,7 @@ class Compiled:
             "overlap": torch.empty_like(blobs.sigma),
             "mass": torch.empty_like(blobs.sigma),
         }
-        self._run(_PRODUCTS, blobs, images, objective, {"shares": shares, **parts})
+        self._run(_PRODUCTS, blobs, images, objective, parts)
         return Products(**parts)
 
     def _run(self, job: int, blobs: Blobs, images: Tensor, objective: Objective, parts: dict[str, Tensor]) -> None:
@@ -92,10 +88,10 @@ class Compiled:
             )
         (batch, cameras, vertices), (height, width) = blobs.sigma.shape, images.shape[-2:]
         views = batch * cameras
-        scene = _Scene(job, views, cameras, vertices, height, width, o.cutoff, o.threshold, o.outside, o.robust)
+        scene = _Scene(job, views, vertices, height, width, o.cutoff, o.robust)
         pixels, points = views * height * width, views * vertices
         sizes = {"centre": 2 * points, "images": pixels, "owner": pixels, "image": pixels, "up_image": pixels}
-        sizes |= {"rho": views, "loss": views, "shares": batch * vertices, "slope": 5 * points, "gram": 25 * points}
+        sizes |= {"rho": views, "loss": views, "slope": 5 * points, "gram": 25 * points}
         for name, tensor in {**vars(blobs), "images": images, **parts}.items():
             kind = torch.int32 if name == "owner" else images.dtype
             # The library trusts its addresses, so that nothing wrong may get there.
