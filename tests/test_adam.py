@@ -8,7 +8,8 @@ from scenes import BOUNDS, as_float, rig, worm
 
 from midline3d.appearance import PaperTaper, optics
 from midline3d.cameras import project
-from midline3d.fitting.adam import AdamFit, Descent, descend, measure
+from midline3d.fitting.adam import AdamFit, descend
+from midline3d.fitting.objective import Descent, measure
 from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
 from midline3d.rendering import render

@@ -2,12 +2,13 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from midline3d.bench import drawn_clip, make_work, midline_error, pixels_of, table
+from midline3d.bench import draw, drawn_clip, make_work, midline_error, pixels_of, table
 from midline3d.settings import Settings
 from midline3d.state import merged
 from midline3d.synth.scene import Plan
@@ -117,7 +118,21 @@ def test_the_table_tells_what_the_figures_say() -> None:
     figures = {
         "frames": 40, "lost": 0, "midline_px": 0.12, "steps_per_frame": 5.0, "frame_s": 0.04, "frames_per_s": 25.0,
         "iteration_ms": 2.0, "first_frame_s": 9.0, "peak_mb": 700.0, "step_ms": {"reference": 800.0, "cpu": 4.0},
+        "start": {"starts": 8, "steps": 240, "tries": 3},
         "batch": [{"size": 8, "frames_per_s": 26.0}], "sweeps": {"vertices": [sweep], "window": [sweep]},
     }  # fmt: skip
     rows = list(table(figures).columns[1].cells)
     assert "25.0" in rows and "800 ms (200 times)" in rows and "0.12 px, 0 lost" in rows
+    assert "8, 240" in rows and "3" in rows
+
+
+def test_the_plot_is_a_picture(tmp_path: Path) -> None:
+    parts = [
+        {"vertices": 64 * k, "window": 100 * k, "step_ms": 4.0 * k, "iteration_ms": 2.0, "reference_ms": 800.0 * k}
+        for k in (1, 2)
+    ]
+    draw(
+        {"step_ms": {"reference": 800.0, "cpu": 4.0}, "sweeps": {"vertices": parts, "window": parts}},
+        tmp_path / "t.png",
+    )
+    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")

@@ -9,6 +9,7 @@ from film import SIZE, Film, midline, write
 from midline3d.calibration import Calibration, load_calibration, make_camera, save_calibration
 from midline3d.errors import InputError
 from midline3d.recording import check as full_check
+from midline3d.recording.check import BEGINNING
 from midline3d.recording.findings import Limits
 from midline3d.settings import LocatingSettings
 
@@ -26,7 +27,7 @@ def good(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(good):
-    return check(good, seconds_per_frame=0.5)
+    return check(good, pace=lambda cameras, centre, window: 0.5)
 
 
 def texts(report, severity="error"):
@@ -39,7 +40,9 @@ def test_a_good_recording_passes(report):
     assert facts["worm"]["found"] == 1
     assert facts["worm"]["side"] == "dark"
     assert facts["worm"]["residual_median"] < 2
-    assert facts["reconstruction_s"] == 12
+    assert facts["reconstruction_s"] == 0.5 * (24 + BEGINNING)
+    assert len(facts["worm"]["residual_course"]) == facts["looked_at"] == len(facts["looked_at_frames"])
+    assert all(len(camera["focus_course"]) == facts["looked_at"] for camera in facts["cameras"])
     assert facts["disk_needed"] > 24 * 3 * 100**2
     assert all(camera["contrast"] > 20 for camera in facts["cameras"])
 
@@ -83,6 +86,26 @@ def test_a_wrong_calibration_is_an_error(good, tmp_path):
     (good / "wrong.toml").write_text(text)
     report = check(good / "wrong.toml")
     assert "the views miss each other by" in texts(report)
+
+
+def roaming(frame):
+    return midline(frame, speed=0.0) + np.array(
+        [0.3 * np.sin(frame / 5), -0.4 * np.sin(frame / 4), 0.4 * np.cos(frame / 6)]
+    )
+
+
+def test_cameras_that_are_mixed_up_are_named(tmp_path):
+    pictures = Film(frames=24, worms=(roaming,), dirt=0).pictures()
+    report = check(write(tmp_path, pictures[[1, 0, 2]]))
+    assert "the cameras seem mixed up" in texts(report)
+    assert "cam0 = cam1.npy, cam1 = cam0.npy, cam2 = cam2.npy" in texts(report)
+
+
+def test_a_camera_that_runs_late_is_named(tmp_path):
+    pictures = Film(frames=42, worms=(roaming,), dirt=0).pictures()
+    late = np.stack([pictures[0, 6:], pictures[1, 6:], pictures[2, :-6]])
+    report = check(write(tmp_path, late))
+    assert "cam2 seems" in texts(report) and "frames late" in texts(report)
 
 
 def test_no_worm_and_two_worms_are_named(tmp_path):

@@ -174,6 +174,18 @@ def test_the_demo_removes_nothing_that_is_not_its_own(tmp_path: Path, refused: C
     assert precious.exists() and (tmp_path / "recording" / "cam0.avi").exists()
 
 
+def test_calibrate(tmp_path: Path, refused: Callable[..., str]) -> None:
+    out = tmp_path / "c.json"
+    assert "such as 9x6" in refused("calibrate", tmp_path, "-o", out, "--grid", "9 by 6", "--square", 0.5)
+    assert "holds 0 folder(s)" in refused("calibrate", tmp_path, "-o", out, "--grid", "9x6", "--square", 0.5)
+
+
+def test_refine_cameras(clean: Path, tmp_path: Path, refused: Callable[..., str]) -> None:
+    assert "there is no such file" in refused("refine-cameras", tmp_path / "none", "-o", tmp_path / "c.json")
+    assert "such as 0:100" in refused("refine-cameras", clean, "-o", tmp_path / "c.json", "--frames", "3")
+    assert ".json" in refused("refine-cameras", clean, "-o", tmp_path / "c.txt")
+
+
 def test_check(clean: Path, midline3d: Command) -> None:
     run = midline3d("check", clean, "--json")
     report = json.loads(run.out)

@@ -113,9 +113,63 @@ def test_integrate_says_no_to_a_vertex_that_is_not_there() -> None:
         with pytest.raises(IndexError, match="16 vertices"):
             curve.integrate(*begin, torch.tensor([0, wrong]))
     with pytest.raises(ValueError, match="3 vertices"):
-        compiled.integrate(*begin[:2], state.curvature[:, :2], state.length, torch.zeros(2, dtype=torch.long))
+        compiled.integrate(*begin[:2], state.curvature[:, :2], state.length, torch.zeros(2, dtype=torch.long), False)
     with pytest.raises(ValueError, match="float32"):
-        compiled.integrate(*begin[:3], state.length.double(), torch.zeros(2, dtype=torch.long))
+        compiled.integrate(*begin[:3], state.length.double(), torch.zeros(2, dtype=torch.long), False)
+
+
+def loose_start(state: FrameState, start: Tensor) -> list[Tensor]:
+    """Position, a frame that is no rotation any more, curvature and length; float64, fit for float32."""
+    rows = torch.arange(len(state))
+    noise = torch.randn(len(state), 3, 3, generator=torch.Generator().manual_seed(8)).double()
+    frame = (state.frames[rows, start] + 0.1 * noise).float().double()
+    return [state.points[rows, start], frame, state.curvature, state.length]
+
+
+@pytest.mark.parametrize("vertices", [3, 4, 31, 128])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_curve_through_a_loose_frame_and_its_gradient(shape: str, vertices: int) -> None:
+    state = bent(shape, 4, vertices)
+    # No more than a radian a segment: the series of the rotations, not their derivatives, would be held to account.
+    gentle = ((vertices - 1) / state.curvature.norm(dim=-1).amax().clamp(min=vertices - 1)).float().double()
+    state = replace(state, curvature=(gentle * state.curvature).float().double())
+    start = torch.tensor([0, vertices // 2, vertices - 1, -vertices // 2])
+    begin = [value.requires_grad_() for value in loose_start(state, start)]
+    right = curve.through(*begin, start)
+    upstream = torch.randn(right.points.shape, generator=torch.Generator().manual_seed(9)).double()
+    slopes = torch.autograd.grad((right.points * upstream).sum(), begin)
+    singles = [value.detach().float() for value in begin]
+    made = curve.through(*singles, start)
+    assert relative(made.points.double(), right.points.detach()) < TOLERANCE
+    found = compiled.integrate_pull(*singles[1:], start, (made.points, made.frames), upstream.float())
+    for one, other in zip(found, slopes, strict=True):
+        assert relative(one.double(), other) < TOLERANCE
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_the_gradient_of_image_points(count: int, shared: bool) -> None:
+    state = bent("waves", 3, 20, count)
+    cameras = rig(count, distortion=1.0) if shared else own_cameras(count, 3, 1.0)
+    cameras = cameras.to(torch.float32).to(torch.float64)
+    points, shift = state.points.requires_grad_(), state.shift.requires_grad_()
+    upstream = torch.randn(3, count, 20, 5, generator=torch.Generator().manual_seed(4)).double()
+    right = torch.autograd.grad((project(cameras, points, shift) * upstream[..., :2]).sum(), (points, shift))
+    singles = (points.detach().float(), shift.detach().float(), upstream.float())
+    found = compiled.project_pull(vars(cameras.to(torch.float32)), *singles)
+    for one, other in zip(found, right, strict=True):
+        assert relative(one.double(), other) < TOLERANCE
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_clamped(shape: str) -> None:
+    state = as_float(bent(shape, 3, 33))
+    wild = replace(state, curvature=8 * state.curvature, sigma=60 * state.sigma, rho=0.1 * state.rho)
+    made = wild.clamped(BOUNDS)
+    with plain_torch():
+        right = wild.clamped(BOUNDS)
+    for name, goal in vars(right).items():
+        assert (getattr(made, name) - goal).abs().max() <= ROUNDED * goal.abs().max(), name
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from midline3d.calibration import Calibration, save_calibration
 from midline3d.errors import InputError
-from midline3d.recording import load_recording, prepare
-from midline3d.recording.crops import MANIFEST
+from midline3d.recording import load_recording, passing, prepare
+from midline3d.recording.crops import BEGUN, MANIFEST, Begun, Log
 from midline3d.recording.description import load_description
 from midline3d.recording.sources import ahead, open_source
 from midline3d.settings import LocatingSettings, Settings, load_settings
@@ -127,11 +127,11 @@ def test_a_truncated_video_keeps_what_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("empty.avi", b"", "cannot read it as a video"),
+        ("empty.avi", b"", r"is empty \(0 bytes\); copy it again"),
         ("text.avi", b"this is no video\n" * 50, "cannot read it as a video"),
         ("text.npy", b"this is no stack", "cannot be read as .npy"),
         ("text.tif", b"this is no picture", "cannot be read as TIFF"),
-        ("one.png", b"", "is a single picture"),
+        ("one.png", b"x", "is a single picture"),
         ("absent.avi", None, "no such source"),
     ],
 )
@@ -321,6 +321,41 @@ def test_what_was_interrupted_or_made_for_other_settings_is_made_again(tmp_path)
         progress=lambda *done: calls.append(done),
     )
     assert calls.pop() == (5, 5)
+
+
+def test_what_was_interrupted_goes_on(tmp_path, film, monkeypatch):
+    monkeypatch.setattr(passing, "SAVED", 5)
+    recording, chosen = load_recording(film), LocatingSettings(background_frames=13, lag=4)
+    whole = prepare(recording, chosen, tmp_path / "whole")
+    calls = []
+
+    def stop(done, total):
+        calls.append(done)
+        if done == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(recording, chosen, tmp_path / "half", progress=stop)
+    calls.clear()
+    half = prepare(recording, chosen, tmp_path / "half", progress=lambda done, total: calls.append(done))
+    # 15 were saved: from some way before on the frames are looked at again, and only those after are cut again.
+    assert calls == [15, *(max(15, frame) for frame in range(15 - 2 * 4, 24)), 24]
+    for one, other in zip(whole, half, strict=True):
+        np.testing.assert_array_equal(one.images, other.images)
+        np.testing.assert_allclose(one.centre, other.centre, rtol=1e-12)
+    assert half.noise == pytest.approx(whole.noise)
+    assert not (tmp_path / "half" / BEGUN).exists()
+
+
+def test_a_begun_preparation_that_does_not_fit_is_begun_again(tmp_path):
+    log = Log.blank(3, 2)
+    Begun("ours", 64, 2, log, [np.ones(4, np.float32)] * 2).save(tmp_path)
+    assert Begun.load(tmp_path, "ours") is None  # there are no crops
+    (tmp_path / "crops.npy").write_bytes(b"")
+    assert Begun.load(tmp_path, "ours").done == 2
+    assert Begun.load(tmp_path, "other") is None
+    (tmp_path / BEGUN).write_bytes((tmp_path / BEGUN).read_bytes()[:100])
+    assert Begun.load(tmp_path, "ours") is None
 
 
 def test_crops_hold_the_worm_on_a_quiet_ground(film, kept):

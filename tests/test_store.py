@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from midline3d.errors import InputError
-from midline3d.store import FrameResult, Header, Result, open_result, segments
+from midline3d.store import FrameResult, Header, Result, locked, open_result, segments
 
 HEADER = Header(
     frames=tuple(range(10, 20)),
@@ -286,6 +286,36 @@ def test_a_full_disk_is_said_and_harms_nothing(tmp_path: Path, monkeypatch: pyte
     same(open_result(tmp_path), 10, record(10))
     result.flush()  # space is there again
     same(open_result(tmp_path), 11, record(11))
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from midline3d.store import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_two_processes_cannot_write_one_result_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=rf"is being written by process {other.pid} on .*; wait until"):
+            locked(tmp_path).__enter__()
+        other.kill()
+    with locked(tmp_path):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_what_is_noted_later_stays_with_the_result(tmp_path: Path) -> None:
+    with Result.create(tmp_path, HEADER) as result:
+        result.note(head_confidence=0.97)
+    assert open_result(tmp_path).attrs["head_confidence"] == 0.97
+    with Result.resume(tmp_path, HEADER) as result:
+        assert result.header.attributes == {"recording": "trial-037", "head_confidence": 0.97}
 
 
 def test_mistakes(tmp_path: Path) -> None:

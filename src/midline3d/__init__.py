@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from midline3d.errors import InputError
     from midline3d.evaluate import evaluate_annotations, evaluate_truth
     from midline3d.recording import load_recording
+    from midline3d.refine import refine_cameras
     from midline3d.report import frame_figure
     from midline3d.settings import Settings, load_settings
     from midline3d.store import open_result
@@ -35,6 +36,7 @@ _HOMES = {
     "load_settings": "settings",
     "open_result": "store",
     "reconstruct": "tracking.reconstruct",
+    "refine_cameras": "refine",
     "save_calibration": "calibration",
     "simulate": "synth",
 }
@@ -53,6 +55,7 @@ __all__ = [
     "load_settings",
     "open_result",
     "reconstruct",
+    "refine_cameras",
     "save_calibration",
     "simulate",
 ]

@@ -25,24 +25,35 @@ static void in_camera(const camera *c, const float *p, double *out) {
                  c->translation[i];
 }
 
-/* d(u, v) / d(X, Y, Z), rows u and v (cameras.projection_jacobian). */
-static void projection_jacobian(const camera *c, const float *p, double *out) {
-    const double *k = c->distortion, aspect = c->focal[0] / c->focal[1];
-    double at[3], pinhole[6];
-    in_camera(c, p, at);
-    const double x = at[0] / at[2], y = at[1] / at[2], r = x * x + y * y;
-    for (int i = 0; i < 3; i++) {
-        pinhole[i] = c->focal[0] / at[2] * (c->rotation[i] - x * c->rotation[6 + i]);
-        pinhole[3 + i] = c->focal[1] / at[2] * (c->rotation[3 + i] - y * c->rotation[6 + i]);
-    }
+/* Derivative of the distorted by the undistorted image point (x, y), both in px: 2 x 2 (cameras._distortion_jacobian). */
+static void distortion_jacobian(const camera *c, double x, double y, double *out) {
+    const double *k = c->distortion, aspect = c->focal[0] / c->focal[1], r = x * x + y * y;
     const double radial = 1 + r * (k[0] + r * (k[1] + r * k[4])), slope = 2 * (k[0] + r * (2 * k[1] + 3 * r * k[4]));
-    const double xx = radial + slope * x * x + 2 * k[2] * y + 6 * k[3] * x;
-    const double yy = radial + slope * y * y + 6 * k[2] * y + 2 * k[3] * x;
     const double xy = slope * x * y + 2 * k[2] * x + 2 * k[3] * y;
+    out[0] = radial + slope * x * x + 2 * k[2] * y + 6 * k[3] * x;
+    out[1] = xy * aspect, out[2] = xy / aspect;
+    out[3] = radial + slope * y * y + 6 * k[2] * y + 2 * k[3] * x;
+}
+
+/* d(u, v) / d(X, Y, Z), rows u and v (cameras.projection_jacobian), and that of the distortion alone, the image moved
+   `aside` by so many px before it. */
+static void moved_jacobian(const camera *c, const float *p, const double *aside, double *bent, double *out) {
+    double at[3];
+    in_camera(c, p, at);
+    const double x = at[0] / at[2], y = at[1] / at[2];
+    distortion_jacobian(c, x + aside[0] / c->focal[0], y + aside[1] / c->focal[1], bent);
     for (int i = 0; i < 3; i++) {
-        out[i] = xx * pinhole[i] + xy * aspect * pinhole[3 + i];
-        out[3 + i] = xy / aspect * pinhole[i] + yy * pinhole[3 + i];
+        const double u = c->focal[0] / at[2] * (c->rotation[i] - x * c->rotation[6 + i]);
+        const double v = c->focal[1] / at[2] * (c->rotation[3 + i] - y * c->rotation[6 + i]);
+        out[i] = bent[0] * u + bent[1] * v;
+        out[3 + i] = bent[2] * u + bent[3] * v;
     }
+}
+
+static void projection_jacobian(const camera *c, const float *p, double *out) {
+    const double nowhere[2] = {0, 0};
+    double bent[4];
+    moved_jacobian(c, p, nowhere, bent, out);
 }
 
 typedef struct {
@@ -52,15 +63,21 @@ typedef struct {
     float *centre;
 } projections;
 
+/* px by which the shifts move a view. */
+static void shifted_by(const rigs *rig, int64_t view, int64_t axes, const float *shift, double *aside) {
+    for (int i = 0; i < 2; i++) {
+        aside[i] = 0;
+        for (int64_t a = 0; shift && a < axes; a++) aside[i] += rig->shift_basis[(2 * view + i) * axes + a] * shift[a];
+    }
+}
+
 EXPORT int midline3d_project(const projections *s, int64_t from, int64_t to) {
     for (int64_t b = from; b < to; b++)
         for (int64_t view = 0; view < s->cameras; view++) {
             const camera c = camera_of(&s->rig, b, s->cameras, view);
             const double *k = c.distortion;
-            double aside[2] = {0, 0}, at[3];
-            for (int i = 0; i < 2 && s->shift; i++)
-                for (int64_t a = 0; a < s->axes; a++)
-                    aside[i] += s->rig.shift_basis[(2 * view + i) * s->axes + a] * s->shift[s->axes * b + a];
+            double aside[2], at[3];
+            shifted_by(&s->rig, view, s->axes, s->shift ? s->shift + s->axes * b : NULL, aside);
             for (int64_t n = 0; n < s->vertices; n++) {
                 in_camera(&c, s->points + 3 * (s->vertices * b + n), at);
                 const double x = at[0] / at[2] + aside[0] / c.focal[0], y = at[1] / at[2] + aside[1] / c.focal[1];
@@ -69,6 +86,36 @@ EXPORT int midline3d_project(const projections *s, int64_t from, int64_t to) {
                 out[0] = (float)((radial * x + 2 * k[2] * x * y + k[3] * (r + 2 * x * x)) * c.focal[0] + c.centre[0]);
                 out[1] = (float)((radial * y + k[2] * (r + 2 * y * y) + 2 * k[3] * x * y) * c.focal[1] + c.centre[1]);
             }
+        }
+    return NO_ERROR;
+}
+
+typedef struct {
+    int64_t batch, vertices, cameras, axes;
+    rigs rig;
+    const float *points, *shift, *up; /* up: the gradient by the blobs' five numbers, image points first */
+    float *by_points, *by_shift;
+} projection_pulls;
+
+/* The transpose of `midline3d_project`'s derivative. */
+EXPORT int midline3d_project_pull(const projection_pulls *s, int64_t from, int64_t to) {
+    memset(s->by_points + 3 * s->vertices * from, 0, (size_t)(3 * s->vertices * (to - from)) * sizeof(float));
+    memset(s->by_shift + s->axes * from, 0, (size_t)(s->axes * (to - from)) * sizeof(float));
+    for (int64_t b = from; b < to; b++)
+        for (int64_t view = 0; view < s->cameras; view++) {
+            const camera c = camera_of(&s->rig, b, s->cameras, view);
+            const float *way = s->rig.shift_basis + 2 * s->axes * view;
+            double aside[2], pull[2] = {0, 0}, bent[4], J[6];
+            shifted_by(&s->rig, view, s->axes, s->shift + s->axes * b, aside);
+            for (int64_t n = 0; n < s->vertices; n++) {
+                const float *up = s->up + 5 * ((s->cameras * b + view) * s->vertices + n);
+                float *out = s->by_points + 3 * (s->vertices * b + n);
+                moved_jacobian(&c, s->points + 3 * (s->vertices * b + n), aside, bent, J);
+                for (int i = 0; i < 3; i++) out[i] += (float)(J[i] * up[0] + J[3 + i] * up[1]);
+                for (int i = 0; i < 2; i++) pull[i] += bent[i] * up[0] + bent[2 + i] * up[1];
+            }
+            for (int64_t a = 0; a < s->axes; a++)
+                s->by_shift[s->axes * b + a] += (float)(way[a] * pull[0] + way[s->axes + a] * pull[1]);
         }
     return NO_ERROR;
 }

@@ -2,6 +2,7 @@
 
 typedef struct {
     int64_t batch, vertices;
+    int64_t loose; /* 1: the frame's T and M1 are made orthonormal first */
     const float *position, *frame, *curvature, *length;
     const int64_t *start;
     float *points, *frames;
@@ -83,6 +84,20 @@ static void integrate(const double *k, int64_t vertices, double length, int64_t 
     }
 }
 
+/* frame <- its T and M1 made orthonormal, T's direction kept (curve.orthonormal). */
+static void straighten(double *frame) {
+    double columns[3][3];
+    for (int j = 0; j < 2; j++) {
+        double along = 0, norm = 0;
+        for (int i = 0; i < 3; i++) columns[j][i] = frame[3 * i + j];
+        for (int i = 0; i < 3 && j; i++) along += columns[0][i] * columns[1][i];
+        for (int i = 0; i < 3; i++) columns[j][i] -= j ? along * columns[0][i] : 0, norm += columns[j][i] * columns[j][i];
+        for (int i = 0; i < 3; i++) columns[j][i] /= sqrt(norm);
+    }
+    cross(columns[0], columns[1], columns[2]);
+    for (int i = 0; i < 9; i++) frame[i] = columns[i % 3][i / 3];
+}
+
 EXPORT int midline3d_integrate(const curves *c, int64_t from, int64_t to) {
     const int64_t count = c->vertices;
     double *k = malloc((size_t)(14 * count) * sizeof(double));
@@ -97,6 +112,7 @@ EXPORT int midline3d_integrate(const curves *c, int64_t from, int64_t to) {
         double position[3], frame[9];
         for (int i = 0; i < 3; i++) position[i] = c->position[3 * b + i];
         for (int i = 0; i < 9; i++) frame[i] = c->frame[9 * b + i];
+        if (c->loose) straighten(frame);
         for (int64_t i = 0; i < 2 * count; i++) k[i] = c->curvature[2 * count * b + i];
         integrate(k, count, c->length[b], start, position, frame, k + 2 * count, c->points + 3 * count * b,
                   c->frames + 9 * count * b);
@@ -118,19 +134,13 @@ typedef struct {
 static void turn_frame(const double *turn, double *frame) {
     const double a = turn[0] * turn[0] + turn[1] * turn[1] + turn[2] * turn[2], angle = sqrt(a);
     const double s = a < 1e-8 ? 1 - a / 6 : sin(angle) / angle, c = a < 1e-8 ? 0.5 - a / 24 : (1 - cos(angle)) / a;
-    double columns[3][3];
     for (int j = 0; j < 2; j++) {
         double old[3] = {frame[j], frame[3 + j], frame[6 + j]}, once[3], twice[3];
         cross(turn, old, once);
         cross(turn, once, twice);
-        for (int i = 0; i < 3; i++) columns[j][i] = old[i] + s * once[i] + c * twice[i];
-        double along = 0, norm = 0;
-        for (int i = 0; i < 3 && j; i++) along += columns[0][i] * columns[1][i];
-        for (int i = 0; i < 3; i++) columns[j][i] -= j ? along * columns[0][i] : 0, norm += columns[j][i] * columns[j][i];
-        for (int i = 0; i < 3; i++) columns[j][i] /= sqrt(norm);
+        for (int i = 0; i < 3; i++) frame[3 * i + j] = old[i] + s * once[i] + c * twice[i];
     }
-    cross(columns[0], columns[1], columns[2]);
-    for (int i = 0; i < 9; i++) frame[i] = columns[i % 3][i / 3];
+    straighten(frame);
 }
 
 static void grown(const float *old, const float *log_step, double most, double low, double high, int64_t count,

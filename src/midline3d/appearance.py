@@ -7,7 +7,7 @@ animal's own: its width and opacity along the body, learned once per recording, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -71,17 +71,29 @@ class PaperTaper:
     share: float = 0.2
 
     def look(self, view: ViewLook, optics: Optics) -> Look:
-        place = torch.linspace(0, 1, self.vertices, dtype=view.sigma.dtype, device=view.sigma.device)
-        taper = (torch.minimum(place, 1 - place) / self.share).clamp(max=1)
-        sigma, iota = view.sigma[..., None], view.iota[..., None]
-        # A view thinner or fainter than the minimum keeps its own value throughout.
-        sigma_min, iota_min = sigma.clamp(max=self.sigma_min), iota.clamp(max=self.iota_min)
-        zero = torch.zeros_like(sigma * taper)
-        return Look(
-            sigma=sigma_min + (sigma - sigma_min) * taper,
-            iota=iota_min + (iota - iota_min) * taper,
-            by_view=_matrix([[sigma * taper, zero, zero], [zero, iota * taper, zero]]),
+        (sigma, by_sigma), (iota, by_iota) = self.tapered(view)
+        by_sigma, by_iota, zero = by_sigma * view.sigma[..., None], by_iota * view.iota[..., None], by_sigma * 0
+        return Look(sigma, iota, _matrix([[by_sigma, zero, zero], [zero, by_iota, zero]]))
+
+    def tapered(self, view: ViewLook) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """sigma-bar and its derivative by the view's sigma, iota-bar and its derivative by the view's iota."""
+        ramp = _ramp(self.vertices, self.share, view.sigma.dtype, view.sigma.device)
+        return _tapered(view.sigma[..., None], self.sigma_min, ramp), _tapered(
+            view.iota[..., None], self.iota_min, ramp
         )
+
+
+def _tapered(value: Float[Tensor, "batch camera 1"], least: float, ramp: Tensor) -> tuple[Tensor, Tensor]:
+    # A view thinner or fainter than the minimum keeps its own value throughout.
+    low = value.clamp(max=least)
+    return low + (value - low) * ramp, torch.where(value > least, ramp, 1.0)
+
+
+@cache
+def _ramp(vertices: int, share: float, dtype: torch.dtype, device: torch.device) -> Float[Tensor, " vertex"]:
+    """From 0 at the tips to 1 over a share of the body."""
+    place = torch.linspace(0, 1, vertices, dtype=dtype, device=device)
+    return (torch.minimum(place, 1 - place) / share).clamp(max=1)
 
 
 KNOTS = (0.0, 0.04, 0.09, 0.16, 0.27, 0.5, 0.73, 0.84, 0.91, 0.96, 1.0)
@@ -120,7 +132,7 @@ class Shape:
         return head * tail, head**self.head_opacity * tail**self.tail_opacity * tissue
 
 
-@lru_cache(maxsize=8)
+@cache
 def hats(vertices: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Piecewise linear interpolation from the knots to equal steps over [0, 1], as a (vertex, knot) matrix."""
     steps = np.linspace(0, 1, vertices)

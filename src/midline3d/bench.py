@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -23,19 +21,21 @@ from midline3d import curve
 from midline3d.appearance import PaperTaper
 from midline3d.calibration import Calibration, make_camera
 from midline3d.evaluate import distance_to_polyline
-from midline3d.fitting.adam import Descent, descend
+from midline3d.fitting.adam import descend
 from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Fit, Problem, evaluate, focused, moved, normal_equations, solve
+from midline3d.fitting.objective import Descent
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused, moved, normal_equations, solve
+from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
 from midline3d.recording.crops import Log, Prepared, cut, origins
-from midline3d.rendering import Objective, Reference, render
+from midline3d.rendering import Objective, Reference
 from midline3d.settings import Settings
 from midline3d.state import FrameState
 from midline3d.synth.dirt import shifted
 from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
 from midline3d.tracking.batch import Batch, Reel, record
-from midline3d.tracking.begin import Beginning, begin, first_state, start_frames
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.begin import Beginning, average_body, begin, first_state, start_frames
+from midline3d.tracking.clip import Clip, bounds_of
 from midline3d.tracking.ways import track_ways
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ SIGMA = 5.0
 """px, of the blobs in a timed step."""
 VERTICES = (32, 64, 128, 256)
 WINDOWS = (200, 300, 400)
+USUAL_STEPS = 6
+"""Of a tracked frame, its choice of a start and its misfit counted in."""
 
 
 class Drawn(Prepared):
@@ -146,15 +148,17 @@ def make_work(beginning: Beginning, vertices: int, window: int) -> Work:
 
 
 def step_seconds(work: Work, steps: int, reference: bool = False) -> float:
-    """One step of Adam, backward pass included, with blobs of 5 px."""
+    """A step of Adam, gradient included, with blobs of 5 px: the fast way, or by the dense renderer and plain torch."""
     settings, clip = work.settings, work.beginning.clip
     adam = replace(settings.adam, steps=steps, theta=0.0, settled=0.0, patience=10**6)
     taper = PaperTaper(settings.curve.vertices, adam.sigma_min, adam.iota_min)
-    descent = Descent(work.views, taper, settings.losses, clip.bounds(1.0), adam, settings.pixels.cutoff)
+    body = Reference() if reference else None
+    descent = Descent(
+        work.views, taper, settings.losses, clip.bounds(1.0), adam, settings.pixels.cutoff, previous=None, body=body
+    )
     sigma = torch.full_like(work.state.sigma, SIGMA)
     state = replace(work.state, sigma=sigma, iota=work.state.iota / settings.pixels.contrast)
-    with patch("midline3d.fitting.adam.render", partial(render, body=Reference() if reference else None)):
-        return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device) / steps
+    return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device, runs=3) / steps
 
 
 @torch.no_grad()
@@ -180,11 +184,11 @@ def iteration_seconds(work: Work, count: int) -> float:
     return statistics.median(_timed(iterate, device) for _ in range(count))
 
 
-def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
-    """All figures, ready for JSON."""
-    where = torch.device(device)
+def bench(device: str, report: Report, frames: int = 40, compare: bool = False) -> dict[str, Any]:
+    """All figures, ready for JSON. `compare`: the reference at every number of vertices and size of crops too."""
+    where, settings = torch.device(device), Settings()
     report("drawing a swimming worm")
-    clip = drawn_clip(Plan("swim", frames), Settings(), where)
+    clip = drawn_clip(Plan("swim", frames), settings, where)
     generator = torch.Generator().manual_seed(0)
     report("searching for the worm in the first frame")
     first = _timed(lambda: first_state(clip, start_frames(clip, 1)[0], generator), where, warm=False)
@@ -195,18 +199,41 @@ def bench(device: str, report: Report, frames: int = 40) -> dict[str, Any]:
     sizes = (1, 16, 64, 256) if device == "cuda" else (1, 8)
     figures["batch"] = [_batch_figures(beginning, size, where, frames if device == "cuda" else 8) for size in sizes]
     figures |= {"first_frame_s": first, "peak_mb": peak_megabytes(where)}
+    figures["start"] = {name: getattr(settings.start, name) for name in ("starts", "steps", "tries")}
     report("timing steps and iterations")
     work = make_work(beginning, 128, WINDOW)
     own = step_seconds(work, 20)
     figures.setdefault("iteration_ms", 1e3 * iteration_seconds(work, 20))
-    figures["sweeps"] = {
-        "vertices": [_sweep(beginning, count, WINDOW) for count in VERTICES],
-        "window": [_sweep(beginning, 128, window) for window in WINDOWS],
-    }
     report("the same step by the reference")
     reference = step_seconds(work, 1 if device == "cpu" else 3, reference=True)
+    report("timing other numbers of vertices and sizes of crops")
+    figures["sweeps"] = {
+        "vertices": [_sweep(beginning, count, WINDOW, compare) for count in VERTICES],
+        "window": [_sweep(beginning, 128, window, compare) for window in WINDOWS],
+    }
     figures["step_ms"] = {"reference": 1e3 * reference, device: 1e3 * own}
     return figures | {"machine": machine(where)}
+
+
+def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, window: int) -> float:
+    """About what a tracked frame takes on this machine's CPU: the steps of a fit to crops of this size."""
+    crop = torch.from_numpy(origins(cameras, centre, window)).double()[None]
+    local = cameras.local(torch.from_numpy(centre)[None], crop).to(torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(1, cameras.count, window, window, generator=generator)
+    start = random_starts(1, Views(images, local), 1.0, settings.curve.vertices, generator)
+    body = average_body(settings.body, start.length[0])
+    taper = body.profile(settings.curve.vertices, rig.scale(local, start.points)[0], settings.pixels.floor)
+    problem = Problem(
+        views=Views(images, local),
+        taper=taper,
+        basis=spline_basis(settings.curve.vertices, settings.curve.nodes, torch.float32, "cpu"),
+        objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
+        weights=replace(settings.second_order, settled=0.0),
+        bounds=bounds_of(settings.curve, settings.pixels.contrast),
+        anchor=start,
+    )
+    return _timed(lambda: fit(problem, start, USUAL_STEPS), torch.device("cpu"))
 
 
 def tracking_figures(beginning: Beginning) -> dict[str, Any]:
@@ -259,14 +286,15 @@ def run_batch(reels: list[Reel], device: torch.device) -> tuple[float, int, list
     return time.perf_counter() - began, ticks, batch.followed()
 
 
-def _sweep(beginning: Beginning, vertices: int, window: int) -> dict[str, float]:
+def _sweep(beginning: Beginning, vertices: int, window: int, compare: bool) -> dict[str, float]:
     work = make_work(beginning, vertices, window)
-    return {
+    figures = {
         "vertices": vertices,
         "window": window,
         "step_ms": 1e3 * step_seconds(work, 10),
         "iteration_ms": 1e3 * iteration_seconds(work, 10),
     }
+    return figures | ({"reference_ms": 1e3 * step_seconds(work, 1, reference=True)} if compare else {})
 
 
 def _wait(device: torch.device) -> None:
@@ -274,20 +302,28 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _timed(run: Callable[[], object], device: torch.device, warm: bool = True) -> float:
+def _timed(run: Callable[[], object], device: torch.device, warm: bool = True, runs: int = 1) -> float:
+    """Seconds of the best of some runs: what else is going on only ever adds."""
     if warm:
         run()
-    _wait(device)
-    began = time.perf_counter()
-    run()
-    _wait(device)
-    return time.perf_counter() - began
+    taken = []
+    for _ in range(runs):
+        _wait(device)
+        began = time.perf_counter()
+        run()
+        _wait(device)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
 
 
-def peak_megabytes(device: torch.device) -> float:
-    """Most memory in use so far: the process's on the CPU, torch's on a GPU."""
+def peak_megabytes(device: torch.device) -> float | None:
+    """Most memory in use so far: the process's on the CPU (where the system tells it), torch's on a GPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
@@ -314,16 +350,18 @@ def table(figures: dict[str, Any]) -> Table:
     made.add_column("what")
     made.add_column("reached", justify="right")
     own = next(name for name in figures["step_ms"] if name != "reference")
-    step, reference = figures["step_ms"][own], figures["step_ms"]["reference"]
+    step, reference, start = figures["step_ms"][own], figures["step_ms"]["reference"], figures["start"]
     rows = [
         ("frames a second", f"{figures['frames_per_s']:.1f}"),
         ("a frame", f"{figures['frame_s']:.4f} s"),
         ("iterations a frame", f"{figures['steps_per_frame']:.1f}"),
         ("an iteration", f"{figures['iteration_ms']:.2f} ms"),
         ("the first frame", f"{figures['first_frame_s']:.1f} s"),
+        ("its random starts, and their steps", f"{start['starts']}, {start['steps']}"),
+        ("frames that a recording is begun from (start.tries)", f"{start['tries']}"),
         ("a step of Adam", f"{step:.2f} ms"),
         ("the same by the reference", f"{reference:.0f} ms ({reference / step:.0f} times)"),
-        ("memory at most", f"{figures['peak_mb']:.0f} MB"),
+        ("memory at most", "not known" if figures["peak_mb"] is None else f"{figures['peak_mb']:.0f} MB"),
         ("distance to the true midline", f"{figures['midline_px']:.2f} px, {figures['lost']} lost"),
     ]
     rows += [
@@ -336,3 +374,23 @@ def table(figures: dict[str, Any]) -> Table:
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def draw(figures: dict[str, Any], path: Path) -> None:
+    """A picture of a step's time against the number of vertices and the size of the crops; `bench` with `compare`."""
+    from matplotlib.figure import Figure
+
+    own = next(name for name in figures["step_ms"] if name != "reference")
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    labels = {"vertices": "vertices N, crops of 200 px", "window": "crop w, px, 128 vertices"}
+    for side, (kind, label) in zip(axes, labels.items(), strict=True):
+        parts = figures["sweeps"][kind]
+        for name, key, colour in (("reference", "reference_ms", "0.5"), (own, "step_ms", "tab:blue")):
+            times = [part[key] for part in parts]
+            side.plot([part[kind] for part in parts], times, "o-", color=colour, label=name)
+        side.set(xlabel=label, yscale="log", xticks=[part[kind] for part in parts])
+        side.grid(alpha=0.3)
+    axes[0].set_ylabel("one step of Adam, ms")
+    axes[0].legend()
+    figure.savefig(path, dpi=150)

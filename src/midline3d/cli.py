@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from midline3d.progress import Ticker
+    from midline3d.settings import Settings
 
 app = typer.Typer(
     name="midline3d",
@@ -34,7 +36,7 @@ app = typer.Typer(
 DEMO_FRAMES = 24
 DEMO_LEAVES = {
     *("recording", "calibration", "truth", "cam0", "cam1", "cam2"),
-    *("manifest", "segments", "crops", "midline", "body"),
+    *("manifest", "segments", "crops", "midline", "body", "lock"),
 }
 """Names, less their suffixes, of what a demo writes."""
 PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm")
@@ -46,13 +48,6 @@ class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
-
-
-class Pattern(StrEnum):
-    """A board to calibrate with."""
-
-    chessboard = "chessboard"
-    charuco = "charuco"
 
 
 class Source(StrEnum):
@@ -183,14 +178,19 @@ def reconstruct(
     began = time.monotonic()
     with _working("the same command continues where this one stopped") as tick:
         midline = run(job, tick)
-    statuses = open_result(out).status.values.astype(str).tolist()
+    dataset = open_result(out)
+    statuses = dataset.status.values.astype(str).tolist()
+    sure = dataset.attrs.get("head_confidence")
     counts = {status: statuses.count(status) for status in ("ok", "suspect", "lost", "unreadable")}
     if as_json:
-        _print_json({"result": str(midline), "frames": len(statuses), **counts, "seconds": time.monotonic() - began})
+        figures = {"result": str(midline), "frames": len(statuses), **counts, "head_confidence": sure}
+        _print_json(figures | {"seconds": time.monotonic() - began})
         return
     console = Console()
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "ok")
     console.print(f"{len(statuses)} frames: {told}; {time.monotonic() - began:.0f} s.", highlight=False)
+    if sure is not None:
+        console.print(f"Keypoint 0 is the head with a confidence of {sure:.1%}.", highlight=False)
     _say(console, {"the midlines": midline})
     console.print(f'Next: midline3d.open_result("{out}") in Python, or any reader of netCDF', highlight=False)
 
@@ -205,12 +205,21 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Preflight: everything wrong with the input, before hours are spent. Status 1 where a limit is passed."""
+    from functools import partial
+
+    from midline3d.bench import frame_seconds
     from midline3d.recording.check import check as look
     from midline3d.settings import load_settings
 
     chosen = load_settings(settings)
+    pace = partial(frame_seconds, chosen)
     with _working("give the same command again") as tick:
-        report = look(recording, chosen.locating, progress=lambda done, total: tick("looking around", done, total))
+        report = look(
+            recording,
+            chosen.locating,
+            pace=pace,
+            progress=lambda done, total: tick("looking around", done, total),
+        )
         if picture is not None:
             report.picture(picture)
     if as_json:
@@ -224,21 +233,23 @@ def check(
 def calibrate(
     pictures: Annotated[Path, typer.Argument(help="A folder with a folder of pictures for each camera.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The calibration: .json, .toml (anipose), .xml or .yml.")],
-    columns: Annotated[int, typer.Option(help="Inner corners in a row of a chessboard, squares of a ChArUco board.")],
-    rows: Annotated[int, typer.Option(help="The same in a column.")],
+    grid: Annotated[str, typer.Option(metavar="AxB", help="Inner corners along and down, such as 9x6.")],
     square: Annotated[float, typer.Option(help="Side of a square, mm.")],
-    board: Annotated[Pattern, typer.Option(help="What was filmed.")] = Pattern.chessboard,
-    marker: Annotated[float, typer.Option(help="Side of a marker, mm (ChArUco).")] = 0.0,
-    dictionary: Annotated[str, typer.Option(help="Of the markers, as OpenCV names it (ChArUco).")] = "DICT_4X4_50",
+    marker: Annotated[
+        float, typer.Option(help="Side of a marker, mm, for a ChArUco board: then --grid counts its squares.")
+    ] = 0.0,
+    dictionary: Annotated[str, typer.Option(help="Of the markers, as OpenCV names it.")] = "DICT_4X4_50",
     focal: Annotated[float | None, typer.Option(help="px, to start from: for telecentric lenses.")] = None,
     as_json: Json = False,
 ) -> None:
     """A calibration from pictures of a board: the n-th picture of every camera, by name, shows the same moment."""
-    from midline3d.calibration import save_calibration
+    from midline3d.calibration import check_target, save_calibration
     from midline3d.calibration.boards import Board
     from midline3d.calibration.boards import calibrate as solve
 
-    report = solve(_board_pictures(pictures), Board(board.value, columns, rows, square, marker, dictionary), focal)
+    check_target(out)
+    board = Board("charuco" if marker else "chessboard", *_grid(grid), square, marker, dictionary)
+    report = solve(_board_pictures(pictures), board, focal)
     out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(report.calibration, out)
     if as_json:
@@ -251,27 +262,42 @@ def calibrate(
 @app.command("refine-cameras")
 def refine_cameras(
     recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The new calibration: .json, or .toml for anipose.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The new calibration: .json, .toml (anipose), .xml or .yml.")
+    ],
+    result: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="This recording's result to start from; begun if need be.")
+    ] = None,
+    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
+    count: Annotated[int | None, typer.Option(help="How many frames to adjust to.", min=2, max=1000)] = None,
     seed: Seed = 0,
     settings: SettingsFile = None,
     as_json: Json = False,
 ) -> None:
-    """A better calibration out of the recording itself: cameras and worm fitted together, with no board."""
-    from midline3d.calibration import save_calibration
-    from midline3d.refine import refine_cameras as refine
-    from midline3d.settings import load_settings
+    """A better calibration out of the recording itself: cameras and worm fitted together, with no board.
 
-    chosen = load_settings(settings)
-    with _working("give the same command again") as tick:
-        found = refine(recording, chosen, tick, seed)
+    The recording is reconstructed, frames are chosen that fill the volume, and all cameras are adjusted to them.
+    """
+    from tempfile import TemporaryDirectory
+
+    from midline3d.calibration import check_target, save_calibration
+    from midline3d.refine import refine_cameras as refine
+    from midline3d.tracking.reconstruct import Job
+
+    check_target(out)
+    chosen = _refining(settings, count)
+    part = None if frames is None else _part(frames, recording, shortest=False)
+    with TemporaryDirectory() as aside, _working("give the same command again") as tick:
+        found = refine(Job(recording, result or Path(aside), chosen, seed, _device(Device.auto), part), tick)
+    out.parent.mkdir(parents=True, exist_ok=True)
     save_calibration(found.calibration, out)
     if as_json:
-        print(json.dumps(found.summary()))
+        _print_json({"calibration": str(out), **found.summary()})
         return
     console = Console()
-    for name, change in found.change_px.items():
-        console.print(f"{name}: changed by {change:.2f} px along the worm", highlight=False)
+    console.print(found.table())
     _say(console, {"the calibration": out})
+    console.print(f'Next: calibration = "{out.name}" in recording.toml, and reconstruct anew', highlight=False)
 
 
 @app.command()
@@ -301,13 +327,22 @@ def evaluate(
 
 
 @app.command()
-def bench(device: Where = Device.auto, as_json: Json = False) -> None:
+def bench(
+    device: Where = Device.auto,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the step's time against N and w, the reference's too (takes 4 GB)."),
+    ] = None,
+) -> None:
     """How fast the method is on this machine: the reference and the fast path on the same work."""
     from midline3d.bench import bench as measure
-    from midline3d.bench import table
+    from midline3d.bench import draw, table
 
     with _working("give the same command again") as tick:
-        figures = measure(_device(device), lambda doing: tick(doing, 0, 0))
+        figures = measure(_device(device), lambda doing: tick(doing, 0, 0), compare=plot is not None)
+    if plot is not None:
+        draw(figures, plot)
     if as_json:
         _print_json(figures)
     else:
@@ -370,6 +405,21 @@ def _part(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
     from midline3d.recording import load_recording
 
     return int(first or 0), load_recording(recording, shortest=shortest).count
+
+
+def _grid(text: str) -> tuple[int, int]:
+    columns, cross, rows = text.lower().partition("x")
+    if not cross or not columns.strip().isdecimal() or not rows.strip().isdecimal():
+        raise InputError(f"--grid is '{text}'; write AxB, the numbers along and down the board, such as 9x6")
+    return int(columns), int(rows)
+
+
+def _refining(settings: Path | None, count: int | None) -> Settings:
+    """The settings, with the number of frames to adjust cameras to where the command gives one."""
+    from midline3d.settings import load_settings
+
+    chosen = load_settings(settings)
+    return chosen if count is None else replace(chosen, refine=replace(chosen.refine, frames=count))
 
 
 def _board_pictures(folder: Path) -> dict[str, list[Path]]:

@@ -41,7 +41,7 @@ def integrate(
     curve, so that both directions from any start give the same curve by construction.
     """
     if compiled.takes(position, frame, curvature, length):
-        return Curve(*compiled.integrate(position, frame, curvature, length, start))
+        return Curve(*compiled.integrate(position, frame, curvature, length, start, loose=False))
     if fused.takes(position, frame, curvature, length):
         return Curve(*fused.integrate(position, frame, curvature, length, start))
     turns = segment_rotations(curvature)
@@ -53,6 +53,19 @@ def integrate(
     carry = frame @ rotations[rows, start].mT
     points = position[:, None] + (points - points[rows, start][:, None]) @ carry.mT
     return Curve(points, carry[:, None] @ rotations)
+
+
+def through(
+    position: Float[Tensor, "batch 3"],
+    frame: Float[Tensor, "batch 3 3"],
+    curvature: Float[Tensor, "batch vertex 2"],
+    length: Float[Tensor, " batch"],
+    start: Int[Tensor, " batch"],
+) -> Curve:
+    """The same with a frame that is no rotation any more after a step: made `orthonormal` first."""
+    if compiled.takes(position, frame, curvature, length):
+        return Curve(*compiled.integrate(position, frame, curvature, length, start, loose=True))
+    return integrate(position, orthonormal(frame), curvature, length, start)
 
 
 def segment_rotations(curvature: Float[Tensor, "batch vertex 2"]) -> Float[Tensor, "batch segment 3"]:

@@ -48,6 +48,8 @@ class Evaluation:
     """(frame,)"""
     swapped: Flags
     """(frame,) head and tail taken for each other."""
+    head_confidence: float | None = None
+    """How sure the reconstruction itself was of which end is the head: a probability; None where it does not say."""
 
     @property
     def midline(self) -> Array:
@@ -60,6 +62,7 @@ class Evaluation:
             "frames": len(self.frames),
             "lost": int(self.lost.sum()),
             "swapped": int(self.swapped.sum()),
+            "head_confidence": self.head_confidence,
             "midline_px": _mean(self.midline),
             "ends_px": _mean(np.stack([self.head, self.tail])),
             "head_px": _mean(self.head),
@@ -86,6 +89,8 @@ class Evaluation:
             f"3D shape {_text(figures['shape_percent'], '%')} of the length, "
             f"length wrong by {_text(figures['length_percent'], '%')}"
         )
+        if self.head_confidence is not None:
+            caption += f"; head told from tail with a confidence of {self.head_confidence:.1%}"
         return _table(title, ("camera", "midline", "head", "tail"), rows, caption)
 
 
@@ -160,6 +165,7 @@ def evaluate_truth(result: xr.Dataset | Path | str, truth: xr.Dataset | Path | s
         length=length,
         lost=lost,
         swapped=~lost & (other_way < CLEARLY * (head.sum(-1) + tail.sum(-1))),
+        head_confidence=result.attrs.get("head_confidence"),
     )
 
 

@@ -20,7 +20,7 @@ class Ticker:
         self._console = console
         self._bar = _bar(console) if console.is_terminal else None
         self._task = None if self._bar is None else self._bar.add_task("starting", total=None)
-        self._job, self._since, self._spoken = "", time.monotonic(), 0.0
+        self._job, self._since, self._first, self._spoken = "", time.monotonic(), 0, 0.0
 
     def __enter__(self) -> Ticker:
         if self._bar is not None:
@@ -38,7 +38,7 @@ class Ticker:
         job = re.sub(r"\d+", "#", doing)
         fresh = job != self._job
         if fresh:
-            self._job, self._since = job, time.monotonic()
+            self._job, self._since, self._first = job, time.monotonic(), done
         if self._bar is not None and self._task is not None:
             if fresh:
                 self._bar.reset(self._task, total=total or None)
@@ -51,7 +51,9 @@ class Ticker:
         if not total:
             return doing
         spent = time.monotonic() - self._since
-        left = f", {_duration(spent / done * (total - done))} left" if 0 < done < total and spent > 1 else ""
+        # What a job that was resumed had done before took no time of this one.
+        own = done - self._first
+        left = f", {_duration(spent / own * (total - done))} left" if own > 0 and done < total and spent > 1 else ""
         return f"{doing}: {done} of {total}{left}"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +12,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d.appearance import ViewLook, optics
-from midline3d.calibration import load_calibration
 from midline3d.cameras import scale
 from midline3d.errors import InputError
-from midline3d.fitting.body import Body
-from midline3d.recording import Prepared
 from midline3d.rendering import render
-from midline3d.settings import Settings, validated
 from midline3d.store import open_result
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip import Clip, kept_body, kept_clip
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +82,7 @@ def read_frame(folder: Path, frame: int) -> Picture:
     row = dataset.isel(time=place)
     if not np.isfinite(row.position.values).all():
         raise InputError(f"frame {frame} of {folder} is {row.status.item()}, so there is no midline to draw")
-    clip = _clip(folder, dataset)
+    clip = kept_clip(folder, dataset)
     here = frame - clip.prepared.start
     views = clip.views([here], 1.0)
     images = views.images[0].numpy().astype(np.float64)
@@ -106,22 +100,12 @@ def read_frame(folder: Path, frame: int) -> Picture:
     )
 
 
-def _clip(folder: Path, dataset: xr.Dataset) -> Clip:
-    settings = validated(Settings, tomllib.loads(dataset.attrs["settings"]), f"the settings of {folder}")
-    for name in ("crops", "calibration.json", "body.json"):
-        if not (folder / name).exists():
-            raise InputError(f"{folder} has no {name}, which drawing needs; reconstruct into a new folder")
-    prepared = Prepared(folder / "crops", load_calibration(folder / "calibration.json"))
-    return Clip.of(prepared, settings, torch.device("cpu"))
-
-
 def _rendered(folder: Path, clip: Clip, frame: int, row: xr.Dataset) -> Array:
     """R of one frame, (camera, height, width), from what the result keeps of it."""
     settings = clip.settings
     views = clip.views([frame], 1.0)
-    numbers = json.loads((folder / "body.json").read_text(encoding="utf-8"))["numbers"]
     scales = scale(views.cameras, torch.zeros(1, 1, 3))[0]
-    taper = Body.of(torch.tensor(numbers)).profile(settings.curve.vertices, scales, settings.pixels.floor)
+    taper = kept_body(folder).profile(settings.curve.vertices, scales, settings.pixels.floor)
     world = torch.from_numpy(row.position.isel(individual=0).transpose("keypoint", "space").values)[None]
     points = (world - clip.centres([frame])[:, None]).float()
     tangents = torch.nn.functional.normalize(torch.gradient(points, dim=1)[0], dim=-1)

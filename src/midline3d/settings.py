@@ -183,7 +183,7 @@ class AdamSettings:
 
 @dataclass(frozen=True)
 class LossWeights:
-    """omega of every term for Adam (tab. S6), in the units of `losses`."""
+    """omega of every term for Adam (the weights that the paper lists with its losses), in the units of `losses`."""
 
     pixels: float = 0.1
     scores: float = 0.01
@@ -247,9 +247,10 @@ class BodySettings:
     """Of the tissue's opacity along the body."""
     tip_spread: float = 0.15
     """Of the tissue at the very tips, where it could not be told from the taper."""
-    turn_spread: float = 0.01
-    """rad, by which a camera may be turned against its calibration."""
-    magnification_spread: float = 0.01
+    turn_spread: float = 0.08
+    """rad, by which a camera may be turned against its calibration. 10 px of error can be 3 degrees; with a right
+    calibration a tighter prior gains nothing, because the images themselves tell turns to a tenth of a degree."""
+    magnification_spread: float = 0.03
     """Standard deviation of the logarithm of a camera's magnification against its calibration."""
 
 
@@ -266,6 +267,20 @@ class TrackingSettings:
 
 
 @dataclass(frozen=True)
+class RefineSettings:
+    """Adjusting the cameras to frames of a whole recording (`refine-cameras`)."""
+
+    frames: int = 40
+    """Chosen so that they fill the volume: their cost grows in proportion, what they tell hardly beyond this."""
+    rounds: int = 3
+    """Of adjusting all together; between them the frames' common shift becomes the cameras' own."""
+    iterations: int = 15
+    """At most, in each round."""
+    keep_shift: float = 0.3
+    """Of squared px by which a frame's views lie beside where the cameras say: shaking is about a pixel."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole tree. A settings file is TOML with one table per field here."""
 
@@ -278,6 +293,7 @@ class Settings:
     start: StartSettings = field(default_factory=StartSettings)
     body: BodySettings = field(default_factory=BodySettings)
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    refine: RefineSettings = field(default_factory=RefineSettings)
 
 
 def validated(record: type[Record], data: dict[str, Any], source: str) -> Record:

@@ -34,8 +34,15 @@ def load_calibration(path: Path) -> Calibration:
     raise InputError(f"{path}: a calibration ends in .json, .toml (anipose) or .xml, .yml (OpenCV), not '{suffix}'")
 
 
+def check_target(path: Path) -> None:
+    """Complains about a path that no calibration can be written to, before work is done for it."""
+    if Path(path).suffix.lower() not in (".json", ".toml", *OPENCV_SUFFIXES):
+        raise InputError(f"{path}: a calibration is written as .json, .toml (anipose) or .xml, .yml (OpenCV)")
+
+
 def save_calibration(calibration: Calibration, path: Path) -> None:
     """Write the calibration in the format that the path's suffix names (.json, .toml, .xml, .yml)."""
+    check_target(path)
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix == ".json":
@@ -43,10 +50,8 @@ def save_calibration(calibration: Calibration, path: Path) -> None:
         path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     elif suffix == ".toml":
         path.write_text(_anipose_text(calibration), encoding="utf-8")
-    elif suffix in OPENCV_SUFFIXES:
-        write_opencv(calibration, path)
     else:
-        raise InputError(f"{path}: a calibration is written as .json, .toml (anipose) or .xml, .yml (OpenCV)")
+        write_opencv(calibration, path)
 
 
 @dataclass(frozen=True)

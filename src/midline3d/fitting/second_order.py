@@ -187,8 +187,7 @@ def solve(system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "ba
 def moved(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:
     """The state after a step of the unknowns."""
     matrix, bounds = problem.basis.matrix, problem.bounds
-    ends = (*bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho)
-    limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, bounds.circles, bounds.defocus, *ends)
+    limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, *bounds.numbers())
     if compiled.takes(step, matrix, *vars(state).values()):
         return FrameState(**compiled.moved(vars(state), step, matrix, limits))
     if fused.takes(step, matrix, *vars(state).values()):

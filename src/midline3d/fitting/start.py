@@ -9,7 +9,8 @@ import torch
 from midline3d import curve
 from midline3d.appearance import Taper
 from midline3d.cameras import scale
-from midline3d.fitting.adam import Descent, descend
+from midline3d.fitting.adam import descend
+from midline3d.fitting.objective import Descent
 from midline3d.fitting.views import Views
 from midline3d.settings import AdamSettings, Settings
 from midline3d.shapes import Float, Tensor
@@ -46,7 +47,8 @@ def first_guesses(
 ) -> tuple[FrameState, Float[Tensor, " start"]]:
     """All starts of one frame after descent, best first, with their losses. `views` is a batch of that one frame."""
     begin = settings.start
-    many = Views(views.images.expand(begin.starts, -1, -1, -1), views.cameras)
+    # In one piece, once: the renderer would make a copy of its own at every step.
+    many = Views(views.images.expand(begin.starts, -1, -1, -1).contiguous(), views.cameras)
     state = random_starts(begin.starts, many, begin.length, settings.curve.vertices, generator)
     descent = Descent(many, taper, settings.losses, bounds, _searching(settings), settings.pixels.cutoff)
     floor = torch.linspace(begin.length, 0.8 * sum(bounds.length) / 2, begin.warm_up)

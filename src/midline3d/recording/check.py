@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,16 @@ from midline3d.recording.survey import survey
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
+Pace = Callable[[rig.Cameras, Array, int], float]
+"""Seconds that a frame takes to reconstruct, by the rig, the worm's place (mm) and the crops' size (px)."""
 BURST = 3
 """Consecutive frames looked at in one place of the recording: enough to tell how fast the worm moves."""
 BURSTS = 30
 """Places of the recording looked at."""
 RESULT_BYTES = 20_000
 """What a frame takes in the result, beside its crops."""
+BEGINNING = 1000
+"""Frames whose time finding the first one and learning the body take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +89,12 @@ def check(
     path: Path,
     settings: LocatingSettings | None = None,
     limits: Limits | None = None,
-    seconds_per_frame: float | None = None,
+    pace: Pace | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Look at a recording as `prepare` would, but only here and there, and say what is wrong with it.
 
-    seconds_per_frame: of the reconstruction on this machine, for the estimate of the time.
+    pace: how long the reconstruction of a frame takes on this machine, for the estimate of the time.
     """
     settings, limits = settings or LocatingSettings(), limits or Limits()
     recording = load_recording(path, shortest=True)
@@ -103,7 +108,7 @@ def check(
     findings = list(timing_findings(recording, limits))
     if recording.centre == "fixed":
         findings.append(Finding("warning", "the images are worm-centred crops already, so nothing was sought in them"))
-        return Report(facts | _needs(recording, recording.crop, None, seconds_per_frame), tuple(findings), recording)
+        return Report(facts | _needs(recording, recording.crop, None, None), tuple(findings), recording)
     cameras = recording.calibration.to_cameras()
     try:
         looker = Looker(cameras, survey(recording, cameras, settings, range(recording.count)), settings)
@@ -116,7 +121,8 @@ def check(
     for entry, number in zip(facts["cameras"], unreadable.tolist(), strict=True):
         entry["unreadable_share"] = number
     facts |= _worm_facts(recording, looker, seen, facts["cameras"])
-    facts |= _needs(recording, facts["worm"]["window"], cost, seconds_per_frame)
+    window = facts["worm"]["window"]
+    facts |= _needs(recording, window, cost, None if pace is None else pace(cameras, looker.look.centre(), window))
     findings += worm_findings(facts, limits)
     return Report(facts, tuple(findings), recording, looker, tuple(seen))
 
@@ -197,7 +203,8 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
             "not_seen_first": absent[0] if absent else None,
             "focus": float(np.median(focus)) if focus.size else None,
             "focus_low": float(np.quantile(focus, 0.02)) if focus.size else None,
-            "light": [round(float(one.sight.light[view]), 4) for one in seen],
+            "focus_course": [_rounded(one.sharpness[view]) for one in seen],
+            "light": [_rounded(one.sight.light[view]) for one in seen],
         }
     lag, error = frames_apart(looker, found)
     for view, entry in enumerate(cameras):
@@ -205,6 +212,7 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
     lost = [one.sight.frame for one in seen if not one.place.found]
     return {
         "looked_at": len(seen),
+        "looked_at_frames": [one.sight.frame for one in seen],
         "worm": {
             "side": looker.look.tones[0].side,
             "found": len(found) / max(1, len(seen)),
@@ -214,10 +222,36 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
             "scale": looker.scale(),
             "residual_median": float(np.median(residual)) if residual.size else None,
             "residual_high": float(np.quantile(residual, 0.95)) if residual.size else None,
+            "residual_course": [_rounded(one.place.residual) for one in seen],
+            "order": best_order(looker.cameras, seen),
             "second": sum(one.second for one in found) / max(1, len(found)),
             "reach_max": max((reach_of(looker.cameras, one.sight.seen, one.place) for one in found), default=None),
         },
     }
+
+
+def best_order(cameras: rig.Cameras, seen: Sequence[Seen]) -> dict[str, Any] | None:
+    """The order of the pictures in which the heaviest things of all views move most like one point, and the given one.
+
+    What the views miss each other by throughout is the calibration's error, and left out. None where some view shows
+    nothing in nearly every frame.
+    """
+    heaviest = [[view.centre[0] for view in one.sight.seen] for one in seen if all(map(len, one.sight.seen))]
+    if len(heaviest) < 5:
+        return None
+    pixels = torch.from_numpy(np.array(heaviest))
+    missed = {}
+    for order in permutations(range(cameras.count)):
+        given = pixels[:, list(order)]
+        gap = rig.project(cameras, rig.triangulate(cameras, given)[:, None])[:, :, 0] - given
+        missed[order] = float((gap - gap.median(0).values).square().sum(-1).mean(-1).sqrt().median())
+    best = min(missed, key=lambda order: missed[order])
+    return {"best": list(best), "best_px": missed[best], "given_px": missed[tuple(range(cameras.count))]}
+
+
+def _rounded(value: float) -> float | None:
+    """As JSON can have it."""
+    return round(float(value), 4) if np.isfinite(value) else None
 
 
 def frames_apart(looker: Looker, seen: Sequence[Seen]) -> tuple[Array, Array]:
@@ -258,5 +292,5 @@ def _needs(recording: Recording, window: Any, cost: float | None, seconds_per_fr
         "disk_needed": recording.count * frame,
         "disk_free": shutil.disk_usage(recording.path).free,
         "preparation_s": None if cost is None else cost * recording.count,
-        "reconstruction_s": None if seconds_per_frame is None else seconds_per_frame * recording.count,
+        "reconstruction_s": None if seconds_per_frame is None else seconds_per_frame * (recording.count + BEGINNING),
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from midline3d.calibration import Calibration
 
 Array = NDArray[np.float64]
 
-IMAGES, LOG, MANIFEST = "crops.npy", "frames.npz", "manifest.json"
+IMAGES, LOG, MANIFEST, BEGUN = "crops.npy", "frames.npz", "manifest.json", "begun.npz"
 
 FORMAT = 2
 """Raised whenever prepared crops change their meaning."""
@@ -80,6 +81,43 @@ class Log:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """How far a preparation has come, so that one that was interrupted goes on from there."""
+
+    fingerprint: str
+    window: int
+    done: int
+    """Frames whose crops are on the disk for good."""
+    log: Log
+    quiet: list[NDArray[np.float32]]
+    """Per camera: signal beside the worm, for its noise."""
+
+    def save(self, folder: Path) -> None:
+        """Write aside and rename, so that what was saved before is there until this is."""
+        facts: dict[str, Any] = {"fingerprint": self.fingerprint, "window": self.window, "done": self.done}
+        facts |= {f"quiet{camera}": values for camera, values in enumerate(self.quiet)}
+        aside = folder / f"{BEGUN}.part"
+        with aside.open("wb") as file:
+            np.savez(file, **facts, **vars(self.log))
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(folder / BEGUN)
+
+    @staticmethod
+    def load(folder: Path, fingerprint: str) -> Begun | None:
+        """What lies in the folder, if it is of this very preparation and whole."""
+        try:
+            with np.load(folder / BEGUN, allow_pickle=False) as kept:
+                if str(kept["fingerprint"]) != fingerprint or not (folder / IMAGES).exists():
+                    return None
+                log = Log(**{item.name: kept[item.name] for item in fields(Log)})
+                quiet = [kept[f"quiet{camera}"] for camera in range(log.seen.shape[1])]
+                return Begun(fingerprint, int(kept["window"]), int(kept["done"]), log, quiet)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            return None
+
+
 class Prepared(Sequence[FrameCrops]):
     """Random access to the prepared frames of one recording, straight from disk."""
 
@@ -123,8 +161,9 @@ class Prepared(Sequence[FrameCrops]):
 class CropWriter:
     """Writes crops.npy frame by frame with plain writes: a memory map would count all of it as memory in use."""
 
-    def __init__(self, folder: Path, frames: int, cameras: int, window: int) -> None:
-        self.file = (folder / IMAGES).open("wb")
+    def __init__(self, folder: Path, frames: int, cameras: int, window: int, again: bool = False) -> None:
+        """again: keep what was written before to a file of this very shape."""
+        self.file = (folder / IMAGES).open("r+b" if again else "wb")
         header = {"descr": "|u1", "fortran_order": False, "shape": (frames, cameras, window, window)}
         np.lib.format.write_array_header_1_0(self.file, header)
         self.start, self.step = self.file.tell(), cameras * window * window
@@ -135,9 +174,13 @@ class CropWriter:
         self.file.seek(self.start + place * self.step)
         self.file.write(crops.tobytes())
 
-    def close(self) -> None:
+    def settle(self) -> None:
+        """Bring all that was written to the disk."""
         self.file.flush()
         os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        self.settle()
         self.file.close()
 
 

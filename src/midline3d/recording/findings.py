@@ -19,6 +19,8 @@ class Limits:
     """Least share of frames in which each view shows it."""
     residual: float = 15.0
     """px: largest median reprojection error of its centre; refinement of the cameras takes up what is below."""
+    mixed: float = 2.0
+    """px by which the views may drift apart as the worm moves, if in another order they drift far less."""
     contrast: float = 8.0
     """Least peak of the worm over the noise."""
     missing: float = 0.01
@@ -83,6 +85,7 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             f"the worm is found in {worm['found']:.1%} of the frames looked at (limit {limits.found:.0%}), first not "
             f"in frame {worm['lost_first']}"
         )
+    yield from _order_findings(facts, limits)
     residual = worm["residual_median"] or 0.0
     if residual > limits.residual:
         yield _error(
@@ -90,7 +93,10 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             "the cameras are mixed up, or out of step"
         )
     elif residual > limits.residual / 3:
-        yield _warning(f"the views miss each other by {residual:.1f} px: a better calibration gives better midlines")
+        yield _warning(
+            f"the views miss each other by {residual:.1f} px: the calibration is off by about that much, which "
+            "reconstruct takes up; midline3d refine-cameras makes a better one"
+        )
     if worm["second"] > limits.second:
         yield _warning(
             f"a second thing looks like a worm in {worm['second']:.0%} of the frames: the wrong one may be tracked"
@@ -102,6 +108,20 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             f"the reconstruction needs {facts['disk_needed'] / 1e9:.1f} GB, but only {facts['disk_free'] / 1e9:.1f} GB "
             "are free beside the recording"
         )
+
+
+def _order_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
+    """Whether the pictures fit together far better when they change places."""
+    order, names = facts["worm"]["order"], [camera["name"] for camera in facts["cameras"]]
+    if order is None or order["given_px"] < limits.mixed or order["best_px"] > 0.4 * order["given_px"]:
+        return
+    sources = [facts["cameras"][place]["source"] for place in order["best"]]
+    proposed = ", ".join(f"{name} = {source}" for name, source in zip(names, sources, strict=True))
+    yield _error(
+        f"the cameras seem mixed up: as the worm moves the views drift {order['given_px']:.1f} px apart (limit "
+        f"{limits.mixed:g}), but {order['best_px']:.1f} px as {proposed}; correct the sources in recording.toml, or "
+        "the calibration's names"
+    )
 
 
 def _view_findings(camera: dict[str, Any], limits: Limits) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cv2
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.recording.background import Background, Field, shrink
-from midline3d.recording.crops import STATUS, CropWriter, Log, cut, inside, origins
+from midline3d.recording.crops import STATUS, Begun, CropWriter, cut, inside, origins
 from midline3d.recording.description import Recording
 from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, Places, candidates, combine
 from midline3d.recording.shake import Texture, moved, shake_of, texture_of
 from midline3d.recording.signal import as_bytes, brightness, signal
-from midline3d.recording.sources import Picture, synchronised
+from midline3d.recording.sources import Picture, side_by_side, synchronised
 from midline3d.recording.survey import Survey
 from midline3d.settings import LocatingSettings
 
@@ -29,6 +29,8 @@ Progress = Callable[[int, int], None]
 
 FAINT = 128.0
 """A worm whose usual peak is below this is amplified to it, so that 8 bits do not lose it."""
+SAVED = 250
+"""Frames after which what was done is saved: some 15 s of work at 2048 px."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +39,10 @@ class Sight:
 
     frame: int
     pictures: list[Picture]
-    light: list[float] = field(default_factory=list)
-    shake: list[Array] = field(default_factory=list)
+    light: list[float]
+    shake: list[Array]
     """Per view, px of the full frame."""
-    seen: list[Candidates] = field(default_factory=list)
+    seen: list[Candidates]
 
 
 class Looker:
@@ -52,17 +54,19 @@ class Looker:
 
     def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
         """Candidates in every view, with each view's light and shake, and the places they can stand for."""
-        sight = Sight(frame, pictures)
-        factor = self.look.factor
-        for view, picture in enumerate(pictures):
-            tone, (behind, texture) = self.look.tones[view], self._behind(view, frame)
-            small = shrink(picture, factor)
-            light = brightness(small, behind, tone)
-            sight.light.append(light)
-            sight.shake.append(shake_of(small, texture, light) * factor)
-            shown = signal(small, behind, tone, light)
-            sight.seen.append(candidates(shown, factor, self.settings, 0.2 * self.look.peak[view]))
+        shown = side_by_side(lambda view: self._view(frame, view, pictures[view]), range(len(pictures)))
+        sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
         return sight, combine(self.cameras, sight.seen, Expected(self.look.mass), self.settings)
+
+    def _view(self, frame: int, view: int, picture: Picture) -> tuple[float, Array, Candidates]:
+        """Light, shake and candidates of one view."""
+        factor = self.look.factor
+        tone, (behind, texture) = self.look.tones[view], self._behind(view, frame)
+        small = shrink(picture, factor)
+        light = brightness(small, behind, tone)
+        shown = signal(small, behind, tone, light)
+        things = candidates(shown, factor, self.settings, 0.2 * self.look.peak[view])
+        return light, shake_of(small, texture, light) * factor, things
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
         """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
@@ -92,17 +96,18 @@ def window_for(recording: Recording, extent: float, settings: LocatingSettings) 
 
 
 class Pass:
-    """Goes over all frames once and writes their crops and log into a folder."""
+    """Goes over all frames once and writes their crops and log into a folder, or goes on with what was begun there."""
 
-    def __init__(self, recording: Recording, looker: Looker, frames: range, folder: Path, window: int) -> None:
-        self.recording, self.looker, self.frames, self.window = recording, looker, frames, window
+    def __init__(self, recording: Recording, looker: Looker, frames: range, folder: Path, begun: Begun) -> None:
+        self.recording, self.looker, self.frames, self.folder = recording, looker, frames, folder
+        self.begun, self.window, self.done = begun, begun.window, begun.done
         self.gain = np.clip(FAINT / looker.look.peak, 1, 16)
-        self.log = Log.blank(len(frames), len(recording.views))
-        self.writer = CropWriter(folder, len(frames), len(recording.views), window)
+        self.log = begun.log
+        self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
         self.waiting: deque[Sight] = deque()
         self.undecided: list[Sight] = []
         self.last: Array | None = None
-        self.quiet: list[list[Field]] = [[] for _ in recording.views]
+        self.quiet: list[list[Field]] = [[values] for values in begun.quiet]
 
     def run(self, progress: Progress | None) -> None:
         """Decode, locate, decide, cut."""
@@ -110,10 +115,12 @@ class Pass:
         views = self.recording.views
         sources, offsets = [view.source for view in views], [view.offset for view in views]
         decider: Decider | None = None
-        before = self.frames.start - 1
-        for frame, pictures in synchronised(sources, offsets, self.frames.start, self.frames.stop):
+        # What was begun is looked at some way back: by then the likeliest way through time is what it was.
+        start = self.frames.start + max(0, self.done - 2 * settings.lag)
+        before = start - 1
+        for frame, pictures in synchronised(sources, offsets, start, self.frames.stop):
             if progress:
-                progress(frame - self.frames.start, len(self.frames))
+                progress(max(frame - self.frames.start, self.begun.done), len(self.frames))
             whole = [picture for picture in pictures if picture is not None and picture.any()]
             if len(whole) < len(views):
                 continue
@@ -138,6 +145,9 @@ class Pass:
         """A frame's place is known, or known not to be."""
         sight = self.waiting.popleft()
         place = sight.frame - self.frames.start
+        if place < self.begun.done:
+            self.last = decision.point if decision.found else self.last
+            return
         self.log.light[place] = sight.light
         self.log.shake[place] = sight.shake
         if not decision.found:
@@ -151,6 +161,18 @@ class Pass:
         self.log.reach[place] = reach_of(self.looker.cameras, sight.seen, decision)
         self.write(sight, decision.point, "ok")
         self.last = decision.point
+        if place + 1 - self.done >= SAVED:
+            self.save(place + 1)
+
+    def save(self, done: int) -> None:
+        """What is decided so far survives whatever happens to the run."""
+        self.writer.settle()
+        self.done = done
+        replace(self.begun, done=done, quiet=self.beside()).save(self.folder)
+
+    def beside(self) -> list[Field]:
+        """Per camera, signal beside the worm, from frames spread over the recording."""
+        return [np.concatenate(values) for values in self.quiet]
 
     def bridge(self, point: Array | None) -> None:
         """Cut the frames in which the worm was not found: on a straight way if it was found before and after."""
@@ -173,20 +195,19 @@ class Pass:
         self.log.origin[place] = corner
         if status != "lost":
             self.log.centre[place] = centre
-        crops = []
-        for view, picture in enumerate(sight.pictures):
-            behind = crop_behind(
-                self.looker.look.backgrounds[view], sight.frame, corner[view], self.window, sight.shake[view]
-            )
-            values = signal(
-                cut(picture, corner[view], self.window), behind, self.looker.look.tones[view], sight.light[view]
-            )
-            values *= inside(picture.shape, corner[view], self.window)
-            self.log.sharpness[place, view] = sharpness(values)
-            crops.append(as_bytes(values, self.gain[view]))
-            if place % max(1, len(self.frames) // 20) == 0:
-                self.quiet[view].append(values[::2, ::2].ravel() * np.float32(self.gain[view]))
-        self.writer.write(place, np.stack(crops))
+        fields = side_by_side(lambda view: self.crop(sight, view, corner[view]), range(len(sight.pictures)))
+        self.log.sharpness[place] = [sharpness(values) for values in fields]
+        self.writer.write(place, np.stack([as_bytes(*one) for one in zip(fields, self.gain, strict=True)]))
+        if place % max(1, len(self.frames) // 20) == 0:
+            for kept, values, gain in zip(self.quiet, fields, self.gain, strict=True):
+                kept.append(values[::2, ::2].ravel() * np.float32(gain))
+
+    def crop(self, sight: Sight, view: int, corner: NDArray[np.int64]) -> Field:
+        """The signal in one view's window, 0 beyond the picture's border."""
+        picture, look = sight.pictures[view], self.looker.look
+        behind = crop_behind(look.backgrounds[view], sight.frame, corner, self.window, sight.shake[view])
+        values = signal(cut(picture, corner, self.window), behind, look.tones[view], sight.light[view])
+        return values * inside(picture.shape, corner, self.window)
 
 
 def crop_behind(background: Background, frame: int, corner: NDArray[np.int64], window: int, shake: Array) -> Field:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,19 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
-from midline3d.recording.crops import FORMAT, IMAGES, LOG, MANIFEST, STATUS, CropWriter, Log, Prepared, cut
+from midline3d.recording.crops import (
+    BEGUN,
+    FORMAT,
+    IMAGES,
+    LOG,
+    MANIFEST,
+    STATUS,
+    Begun,
+    CropWriter,
+    Log,
+    Prepared,
+    cut,
+)
 from midline3d.recording.description import Recording
 from midline3d.recording.passing import Looker, Pass, Progress, window_for
 from midline3d.recording.sources import Picture, synchronised
@@ -35,6 +47,7 @@ def prepare(
 ) -> Prepared:
     """Locate the worm in every frame and keep its crops in `folder`; what lies there already and fits is used.
 
+    A preparation that was interrupted goes on from where it was last saved, after another first look at the recording.
     progress: called with the number of frames done and the number of all. frames: a part of the recording.
     """
     folder = Path(folder)
@@ -47,9 +60,11 @@ def prepare(
     if recording.centre == "fixed":
         facts = _fixed(recording, frames, folder, progress)
     else:
-        facts = _tracked(recording, settings, frames, folder, progress)
+        begun = Begun.load(folder, fingerprint) or _nothing(fingerprint, recording, frames)
+        facts = _tracked(recording, settings, frames, folder, begun, progress)
     manifest = {"format": FORMAT, "fingerprint": fingerprint, "start": frames.start, **facts}
     _write_whole(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    (folder / BEGUN).unlink(missing_ok=True)
     return Prepared(folder, recording.calibration)
 
 
@@ -105,26 +120,40 @@ def _scale(cameras: rig.Cameras, centre: Array) -> float:
     return float(rig.scale(cameras, torch.from_numpy(centre)[None, None]).mean())
 
 
+def _nothing(fingerprint: str, recording: Recording, frames: range, window: int = 0) -> Begun:
+    """Where a preparation starts that was not begun before."""
+    count = len(recording.views)
+    return Begun(fingerprint, window, 0, Log.blank(len(frames), count), [np.zeros(0, np.float32)] * count)
+
+
 def _tracked(
-    recording: Recording, settings: LocatingSettings, frames: range, folder: Path, progress: Progress | None
+    recording: Recording,
+    settings: LocatingSettings,
+    frames: range,
+    folder: Path,
+    begun: Begun,
+    progress: Progress | None,
 ) -> dict[str, Any]:
     """Survey, then a pass over all frames; a second one where the worm turns out to be longer than it seemed."""
+    if progress:
+        progress(begun.done, len(frames))
     cameras = recording.calibration.to_cameras()
     look = survey(recording, cameras, settings, frames, folder)
     looker = Looker(cameras, look, settings)
-    extent = look.extent
+    window = begun.window or window_for(recording, look.extent, settings)
+    begun = replace(begun, window=window)
     while True:
-        window = window_for(recording, extent, settings)
-        _check_disk(folder, len(frames) * len(recording.views) * window**2)
-        work = Pass(recording, looker, frames, folder, window)
+        _check_disk(folder, (len(frames) - begun.done) * len(recording.views) * window**2)
+        work = Pass(recording, looker, frames, folder, begun)
         work.run(progress)
         reach = work.log.reach[np.isfinite(work.log.reach)]
         longest = float(np.quantile(reach, 0.995)) if reach.size else 0.0
         if 2 * longest + 4 <= window or window_for(recording, longest, settings) <= window:
             break
-        extent = longest
+        window = window_for(recording, longest, settings)
+        begun = _nothing(begun.fingerprint, recording, frames, window)
     _save_log(folder, work.log)
-    noise, offset = zip(*(_noise(np.concatenate(values or [np.zeros(1)])) for values in work.quiet), strict=True)
+    noise, offset = zip(*(_noise(values if values.size else np.zeros(1)) for values in work.beside()), strict=True)
     return _facts(window, looker.scale(), noise, offset, work.gain, look.tones[0].side)
 
 

@@ -17,7 +17,8 @@ def report_text(report: Report) -> str:
     """The facts in a table, the findings as sentences, the verdict last."""
     facts = report.facts
     lines = [f"{facts['name']}: {facts['frames']} frames at {facts['fps']:g} a second, {len(facts['cameras'])} cameras"]
-    lines += ["", *_table(facts["cameras"]), ""]
+    lines += ["", *_table(facts["cameras"])]
+    lines += ["contrast: the worm over the noise; focus: steepest slope, 1/px; lag: frames behind the others", ""]
     if "worm" in facts:
         worm = facts["worm"]
         lines += [
@@ -31,7 +32,7 @@ def report_text(report: Report) -> str:
     if facts.get("reconstruction_s") is not None:
         lines.append(f"reconstruction: about {_duration(facts['reconstruction_s'])}")
     if "disk_needed" in facts:
-        lines.append(f"disk: {facts['disk_needed'] / 1e9:.2f} GB needed, {facts['disk_free'] / 1e9:.1f} GB free")
+        lines.append(f"disk: {_bytes(facts['disk_needed'])} needed, {_bytes(facts['disk_free'])} free")
     lines += [""] + [f"{finding.severity}: {finding.text}" for finding in report.findings]
     lines.append("ok: nothing is beyond its limit" if report.ok else "not ok: see the errors above")
     return "\n".join(lines)
@@ -56,6 +57,10 @@ def _table(cameras: list[dict[str, Any]]) -> list[str]:
 
 def _number(value: float | None, digits: int = 1, unit: str = "") -> str:
     return "-" if value is None or not np.isfinite(value) else f"{value:.{digits}f}{unit}"
+
+
+def _bytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def _duration(seconds: float) -> str:

@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.recording.background import Field, light_field, masked_median, shrink
-from midline3d.recording.description import Recording
+from midline3d.recording.description import Recording, View
 from midline3d.recording.scenery import LIGHT, SEEN, beside_worm, even_light, heaviest, standing, without_heavy
 from midline3d.recording.shake import THINGS, Texture, moved, shake_of, texture_of
 from midline3d.recording.signal import Tone, signal
-from midline3d.recording.sources import Picture
+from midline3d.recording.sources import Picture, side_by_side
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
+
+STRIP = 64
+"""Rows of a full-size background made at once: all samples of so many lie in a processor's own memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +47,10 @@ def take_samples(recording: Recording, start: int, stop: int, factor: int, setti
     size = sum(view.source.size[0] * view.source.size[1] * view.source.depth for view in recording.views)
     number = int(np.clip(settings.memory * 1e6 / size, 9, settings.background_frames))
     wanted = sample_frames(start, stop, number)
-    reach = (stop - start) // number // 4
+    # Up to halfway to the next sample: a video gives up its key frames without decoding all that lies between.
+    reach = (stop - start) // number // 2
     wanted = sorted({recording.views[0].source.near(frame, reach) for frame in wanted})
-    read: list[dict[int, Picture]] = []
-    for view in recording.views:
-        got = view.source.read([frame + view.offset for frame in wanted])
-        read.append({index - view.offset: picture for index, picture in got if picture is not None and picture.any()})
+    read = side_by_side(lambda view: _read(view, wanted), recording.views)
     frames = [frame for frame in wanted if all(frame in pictures for pictures in read)]
     if not frames:
         raise InputError(
@@ -65,6 +66,12 @@ def take_samples(recording: Recording, start: int, stop: int, factor: int, setti
         small.append((shrunk / np.maximum(ratio, 0.1)[:, None, None]).astype(np.float32))
         light.append(np.maximum(ratio, 0.1))
     return Samples(frames, full, small, light)
+
+
+def _read(view: View, wanted: list[int]) -> dict[int, Picture]:
+    """The frames of one camera that can be read and are not black."""
+    got = view.source.read([frame + view.offset for frame in wanted])
+    return {index - view.offset: picture for index, picture in got if picture is not None and picture.any()}
 
 
 class Shelf:
@@ -128,27 +135,27 @@ class SampledView:
         small = beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)
         if self.factor == 1:
             return small
-        height, width = samples.full[view].shape[1:]
-        by = self.shakes * self.factor
-        stack = samples.full[view]
-        for picture, way in zip(stack, by, strict=True):
-            picture[:] = moved(picture, -way)  # in place: these are hundreds of MB, and nobody needs them after
-        covered = np.stack([_enlarged(mask.astype(np.uint8), (width, height)) > 0 for mask in masks])
-        field = np.empty((height, width), np.float32)
-        unknown = masks.sum(0) > len(masks) - min(SEEN, len(masks))
-        level = min(128.0, 65000.0 * float(samples.light[view].min()) / max(1, int(stack.max())))
-        fine = (level / samples.light[view]).astype(np.float32)
-        for top in range(0, height, 256):
-            part = slice(top, top + 256)
-            strip = stack[:, part]
+        stack, light = samples.full[view], samples.light[view]
+        height, width = stack.shape[1:]
+
+        def steady(sample: int) -> None:  # in place: these are hundreds of MB, and nobody needs them after
+            stack[sample] = moved(stack[sample], -self.shakes[sample] * self.factor)
+
+        side_by_side(steady, range(len(stack)))
+        level = min(128.0, 65000.0 * float(light.min()) / max(1, int(stack.max())))
+        fine = (level / light).astype(np.float32)[:, None, None]
+        columns = np.arange(width) * masks.shape[2] // width
+
+        def strip(top: int) -> Field:
+            rows = np.arange(top, min(top + STRIP, height))
+            covered = masks[:, rows * masks.shape[1] // height][:, :, columns]
             # In 16 bits: grey levels fine enough for the samples' own light, and half the work of floats.
-            evened = (strip * fine[:, None, None] + 0.5).astype(np.uint16)
-            field[part] = masked_median(evened, covered[:, part])[0] / level
+            evened = (stack[:, rows[0] : rows[-1] + 1] * fine + np.float32(0.5)).astype(np.uint16)
+            return masked_median(evened, covered)[0] / np.float32(level)
+
+        field = np.concatenate(side_by_side(strip, range(0, height, STRIP)))
         # What was hardly ever seen comes from the shrunken background, where light is filled in.
-        rare = _enlarged(unknown.astype(np.uint8), (width, height)) > 0
+        unknown = (masks.sum(0) > len(masks) - min(SEEN, len(masks))).astype(np.uint8)
+        rare = cv2.resize(unknown, (width, height), interpolation=cv2.INTER_NEAREST) > 0
         smooth = cv2.resize(small, (width, height), interpolation=cv2.INTER_LINEAR)
         return np.where(rare, smooth, field)
-
-
-def _enlarged(mask: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    return np.asarray(cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST))

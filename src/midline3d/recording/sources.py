@@ -10,7 +10,9 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +24,7 @@ from midline3d.errors import InputError
 Picture = NDArray[Any]
 """(height, width) grey, uint8 or uint16."""
 Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
 
@@ -60,6 +63,8 @@ def open_source(path: Path) -> Source:
         raise InputError(f"{path}: there is no such source; check 'source' in the recording file")
     if path.is_dir():
         return open_pictures(path)
+    if not path.stat().st_size:
+        raise InputError(f"{path}: is empty (0 bytes); copy it again, or film again if the camera wrote nothing")
     suffix = path.suffix.lower()
     if suffix == ".npy":
         return open_stack(path)
@@ -231,6 +236,16 @@ def synchronised(
     finally:
         for stream in streams:
             stream.close()
+
+
+def side_by_side(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+    """What `work` makes of each item, in order, on all cores: pictures are worked on outside Python's own lock."""
+    return list(_threads().map(work, items))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="midline3d-pictures")
 
 
 def decoding_threads(cameras: int) -> int:

@@ -19,6 +19,7 @@ from midline3d.recording.description import Recording
 from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, candidates, combine, noise_of
 from midline3d.recording.samples import SampledView, Samples, Shelf, take_samples
 from midline3d.recording.signal import Side, Tone, brightness, signal, white
+from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -81,7 +82,8 @@ def survey(
     if not any(place.found for place in found):
         raise InputError(
             f"{recording.path}: in none of {len(looked)} frames looked at do the views agree on a worm; "
-            "run midline3d check to see why (polarity, calibration, order of the cameras)"
+            "set worm to dark or bright, see that each camera has its own source and calibration, and look at what "
+            "midline3d check --picture shows"
         )
     return Survey(
         tones=tones,
@@ -232,7 +234,9 @@ def _decide(
     fields: list[list[Field]], samples: Samples, cameras: rig.Cameras, factor: int, settings: LocatingSettings
 ) -> _Sight:
     """The worm's place in each sample, first with its mass unknown, then known."""
-    seen = [[candidates(view[sample], factor, settings) for view in fields] for sample in range(len(samples.frames))]
+    seen = side_by_side(
+        lambda sample: [candidates(view[sample], factor, settings) for view in fields], range(len(samples.frames))
+    )
     sight = _Sight(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
     # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
     gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1

@@ -14,12 +14,14 @@ import torch
 from midline3d.rendering.contract import Blobs, Objective, Products, Rendering
 from midline3d.shapes import Float, Int, Tensor
 
-_FORWARD, _BACKWARD, _PRODUCTS = range(3)
-_SUMS = (2, 5, 22)
+_FORWARD, _BACKWARD, _PRODUCTS, _GOALS, _PYRAMID, _UNFOLD = range(6)
+_SUMS = (2, 5, 22, 0, 0, 0)
 _INTEGERS = ("job", "views", "vertices", "height", "width")
 _NUMBERS = ("cutoff", "robust")
-_INPUTS = ("centre", "sigma", "iota", "rho", "images", "up_image", "up_overlap", "up_mass")
-_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss", "sums", "losses")
+_INPUTS = ("centre", "sigma", "iota", "rho", "images", "up_image", "up_overlap", "up_mass", "up_loss")
+_OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss")
+_PYRAMIDS = ("goals", "levels", "by_image")
+_OWN = ("sums", "losses")
 
 
 class _Scene(ctypes.Structure):
@@ -28,7 +30,7 @@ class _Scene(ctypes.Structure):
     _fields_ = (
         [(name, ctypes.c_int64) for name in _INTEGERS]
         + [(name, ctypes.c_double) for name in _NUMBERS]
-        + [(name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS)]
+        + [(name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS, *_PYRAMIDS, *_OWN)]
         + [("next", ctypes.c_int64)]
     )
 
@@ -80,19 +82,54 @@ class Compiled:
         self._run(_PRODUCTS, blobs, images, objective, parts)
         return Products(**parts)
 
+    def goals(self, images: Float[Tensor, "batch camera height width"]) -> Float[Tensor, "batch camera level"]:
+        """log(1 + I) of all levels of the images' pyramids, for `pyramid`."""
+        goals = self._levels(images)
+        self._fill(self._scene(_GOALS, images.shape), images, {"goals": goals})
+        return goals
+
+    def pyramid(
+        self, render: Float[Tensor, "batch camera height width"], goals: Float[Tensor, "batch camera level"]
+    ) -> tuple[Float[Tensor, "batch camera"], Float[Tensor, "batch camera level"]]:
+        """`losses.pixel_loss` of every view, and every level's own part of its gradient."""
+        loss, levels = render.new_empty(render.shape[:2]), self._levels(render)
+        self._fill(self._scene(_PYRAMID, render.shape), render, {"goals": goals, "loss": loss, "levels": levels})
+        return loss, levels
+
+    def _levels(self, images: Tensor) -> Tensor:
+        return images.new_empty(*images.shape[:2], self._library.midline3d_pyramid_area(*images.shape[2:]))
+
+    def unfold(
+        self, levels: Float[Tensor, "batch camera level"], upstream: Float[Tensor, "batch camera"], size: torch.Size
+    ) -> Float[Tensor, "batch camera height width"]:
+        """The gradient by the render, of this size, from that by the losses of `pyramid`."""
+        made = levels.new_empty(size)
+        self._fill(self._scene(_UNFOLD, size), made, {"levels": levels, "up_loss": upstream, "by_image": made})
+        return made
+
+    def _scene(self, job: int, size: torch.Size, vertices: int = 0, objective: Objective | None = None) -> _Scene:
+        batch, cameras, height, width = size
+        o = objective or Objective(0.0)
+        return _Scene(job, batch * cameras, vertices, height, width, o.cutoff, o.robust)
+
     def _run(self, job: int, blobs: Blobs, images: Tensor, objective: Objective, parts: dict[str, Tensor]) -> None:
-        o = objective
-        if not 0 < o.cutoff < 1:
+        if not 0 < objective.cutoff < 1:
             raise ValueError(
-                f"cutoff is {o.cutoff}, but must lie between 0 and 1: only the reference leaves blobs uncut"
+                f"cutoff is {objective.cutoff}, but must lie between 0 and 1: only the reference leaves blobs uncut"
             )
-        (batch, cameras, vertices), (height, width) = blobs.sigma.shape, images.shape[-2:]
-        views = batch * cameras
-        scene = _Scene(job, views, vertices, height, width, o.cutoff, o.robust)
-        pixels, points = views * height * width, views * vertices
-        sizes = {"centre": 2 * points, "images": pixels, "owner": pixels, "image": pixels, "up_image": pixels}
-        sizes |= {"rho": views, "loss": views, "slope": 5 * points, "gram": 25 * points}
-        for name, tensor in {**vars(blobs), "images": images, **parts}.items():
+        scene = self._scene(job, images.shape, blobs.sigma.shape[2], objective)
+        self._fill(scene, images, {**vars(blobs), **parts})
+
+    def _fill(self, scene: _Scene, images: Tensor, parts: dict[str, Tensor]) -> None:
+        """The tensors into the scene, and the scene's job done."""
+        views, points = scene.views, scene.views * scene.vertices
+        pixels = views * scene.height * scene.width
+        sizes = dict.fromkeys(("images", "owner", "image", "up_image", "by_image"), pixels)
+        sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points}
+        sizes |= dict.fromkeys(("rho", "loss", "up_loss"), views)
+        if scene.job >= _GOALS:
+            sizes["goals"] = sizes["levels"] = views * self._library.midline3d_pyramid_area(scene.height, scene.width)
+        for name, tensor in {"images": images, **parts}.items():
             kind = torch.int32 if name == "owner" else images.dtype
             # The library trusts its addresses, so that nothing wrong may get there.
             fits = tensor.dtype == kind and tensor.numel() == sizes.get(name, points)
@@ -101,20 +138,21 @@ class Compiled:
             setattr(scene, name, tensor.data_ptr())
         if images.dtype not in (torch.float32, torch.float64):
             raise _complaint("images", images, images)
-        sums = views * self._bands * vertices * _SUMS[job] * images.element_size()
+        sums = points * self._bands * _SUMS[scene.job] * images.element_size()
         scene.losses = _room("sums", sums + 8 * views * self._bands)
         scene.sums = scene.losses + 8 * views * self._bands
         self._on_all_threads(scene, images.dtype == torch.float64)
 
     def _on_all_threads(self, scene: _Scene, doubles: bool) -> None:
-        """Everybody takes bands of rows from the scene until none is left, this thread too."""
+        """Everybody takes bands of rows (or whole views) from the scene until none is left, this thread too."""
         library, most = self._library, self._widest
         size = library.midline3d_room(scene, doubles, most)
 
         def work() -> None:
             library.midline3d_work(scene, _room("work", size), doubles, most)
 
-        hands = min(torch.get_num_threads(), scene.views * self._bands) - 1
+        items = scene.views if scene.job >= _GOALS else scene.views * self._bands
+        hands = min(torch.get_num_threads(), items) - 1
         helpers = [_pool(hands).submit(work) for _ in range(hands)] if hands > 0 else []
         work()
         for helper in helpers:
@@ -166,6 +204,7 @@ def _library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("bands", whole, []),
         ("scene_size", whole, []),
+        ("pyramid_area", whole, [whole, whole]),
         ("version", ctypes.c_char_p, [flag, flag]),
         ("room", whole, [scene, flag, flag]),
         ("work", None, [scene, ctypes.c_void_p, flag, flag]),

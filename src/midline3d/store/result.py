@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import xarray as xr
@@ -69,7 +69,7 @@ class Result:
         whole = [segment for segment in segments if segment.read(folder) is not None]
         done = {frame for segment in whole for frame in segment.frames}
         _check_same_run(folder, before, header, done)
-        result = cls(folder, header, whole)
+        result = cls(folder, replace(header, attributes={**before.attributes, **header.attributes}), whole)
         result._write_manifest()
         named = {segment.name for segment in whole}
         (folder / SEGMENTS).mkdir(exist_ok=True)
@@ -104,6 +104,11 @@ class Result:
         self._waiting[frame] = record
         if len(self._waiting) >= SEGMENT_FRAMES or time.monotonic() - self._since > SEGMENT_SECONDS:
             self.flush()
+
+    def note(self, **attributes: str | int | float) -> None:
+        """Keeps something with the result that was not known when it was begun."""
+        self.header = replace(self.header, attributes={**self.header.attributes, **attributes})
+        self._write_manifest()
 
     def flush(self) -> None:
         """Brings every frame added so far to the disk."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
+import xarray as xr
 
+from midline3d.calibration import load_calibration
 from midline3d.cameras import Cameras
+from midline3d.errors import InputError
+from midline3d.fitting.body import Body
 from midline3d.fitting.views import Views
 from midline3d.recording import Prepared
-from midline3d.settings import Settings
+from midline3d.settings import CurveSettings, Settings, validated
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
 
@@ -65,16 +72,7 @@ class Clip:
         return Views(images, cameras.to(torch.float32).to(self.device))
 
     def bounds(self, contrast: float) -> Bounds:
-        curve = self.settings.curve
-        low, high = curve.iota
-        return Bounds(
-            length=curve.length,
-            sigma=curve.sigma,
-            iota=(low * contrast, high * contrast),
-            rho=curve.rho,
-            defocus=curve.defocus,
-            circles=curve.circles,
-        )
+        return bounds_of(self.settings.curve, contrast)
 
     def carried(self, state: FrameState, old: int, new: int) -> FrameState:
         """A state of frame `old` told in the local world of frame `new`."""
@@ -84,6 +82,34 @@ class Clip:
     def world(self, state: FrameState, frames: list[int]) -> Float[Tensor, "batch vertex 3"]:
         """Midlines in world coordinates, mm, float64."""
         return state.points.double().cpu() + self.centres(frames)[:, None]
+
+
+def bounds_of(curve: CurveSettings, contrast: float) -> Bounds:
+    """What no parameter may leave where the body's middle has the brightness `contrast`."""
+    low, high = curve.iota
+    return Bounds(
+        length=curve.length,
+        sigma=curve.sigma,
+        iota=(low * contrast, high * contrast),
+        rho=curve.rho,
+        defocus=curve.defocus,
+        circles=curve.circles,
+    )
+
+
+def kept_clip(folder: Path, dataset: xr.Dataset) -> Clip:
+    """The clip that a result was made of, from what lies beside it, its cameras as they were refined."""
+    settings = validated(Settings, tomllib.loads(dataset.attrs["settings"]), f"the settings of {folder}")
+    for name in ("crops", "calibration.json", "body.json"):
+        if not (folder / name).exists():
+            raise InputError(f"{folder} has no {name}, which is needed here; reconstruct into a new folder")
+    prepared = Prepared(folder / "crops", load_calibration(folder / "calibration.json"))
+    return Clip.of(prepared, settings, torch.device("cpu"))
+
+
+def kept_body(folder: Path) -> Body:
+    """The animal as a result's body.json keeps it."""
+    return Body.of(torch.tensor(json.loads((folder / "body.json").read_text(encoding="utf-8"))["numbers"]))
 
 
 def _brightness(prepared: Prepared) -> Float[Tensor, " camera"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from midline3d.calibration import save_calibration
 from midline3d.cameras import Cameras
 from midline3d.recording import Prepared, Recording, load_recording, prepare
 from midline3d.recording.prepare import fingerprint_of
-from midline3d.settings import Settings, dump_settings
-from midline3d.store import FrameResult, Header, Result
+from midline3d.settings import RefineSettings, Settings, dump_settings
+from midline3d.store import FrameResult, Header, Result, locked
 from midline3d.tracking.begin import Beginning, begin
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked
@@ -43,6 +43,11 @@ class Job:
 def reconstruct(job: Job, progress: Progress) -> Path:
     """The whole job. Returns the path of midline.nc."""
     recording = load_recording(job.recording, shortest=job.shortest)
+    with locked(job.out):
+        return _reconstructed(job, recording, progress)
+
+
+def _reconstructed(job: Job, recording: Recording, progress: Progress) -> Path:
     frames = range(*job.frames) if job.frames else None
     prepared = prepare(
         recording,
@@ -67,12 +72,13 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
     beginning = begin(clip, generator, lambda doing: progress(doing, 0, 0))
     _keep_body(job.out, clip, beginning)
+    result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
     clip, first = beginning.clip, beginning.frame
     ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
     done = len(clip) - len(missing)
     for tracked in track_ways(beginning, [_needed(way, set(missing)) for way in ways]):
         if prepared.start + tracked.frame not in result.done:
-            result.append(prepared.start + tracked.frame, _record(clip, tracked, beginning.head_odds))
+            result.append(prepared.start + tracked.frame, _record(clip, tracked))
             done += 1
         progress("reconstructing", done, len(clip))
     return clip.cameras
@@ -106,7 +112,8 @@ def _header(job: Job, recording: Recording, prepared: Prepared) -> Header:
         fps=recording.fps,
         cameras=tuple(view.name for view in recording.views),
         keypoints=job.settings.curve.vertices,
-        settings=dump_settings(job.settings),
+        # How cameras are adjusted afterwards is no part of it.
+        settings=dump_settings(replace(job.settings, refine=RefineSettings())),
         inputs={"recording": fingerprint_of(recording, job.settings.locating, span)},
         seed=job.seed,
         device=job.device,
@@ -114,7 +121,7 @@ def _header(job: Job, recording: Recording, prepared: Prepared) -> Header:
     )
 
 
-def _record(clip: Clip, tracked: Tracked, head_odds: float) -> FrameResult:
+def _record(clip: Clip, tracked: Tracked) -> FrameResult:
     if tracked.fit is None or tracked.projection is None:
         return FrameResult(tracked.status)
     state = tracked.fit.state
