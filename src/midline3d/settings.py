@@ -98,9 +98,9 @@ class PixelSettings:
     would draw the curve out."""
     cutoff: float = 3e-3
     """Share of its peak under which a blob is cut."""
-    robust: float = 0.4
-    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses most of its pull, the worm's own misfit (0.2)
-    little."""
+    robust: float = 0.25
+    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses nearly all its pull, the worm's own misfit (0.2) not
+    much. At 0.4 dirt bends the curve twice as far, at 0.15 pointed tails come out shorter."""
     floor: float = 0.5
     """px: least width of a blob, a pixel's own."""
 
@@ -205,9 +205,12 @@ class StartSettings:
     """Steps over which the least length grows to its final value."""
     length: float = 0.3
     """mm, of the straight line that each begins as."""
-    tries: int = 3
-    """Frames that are begun from, each with starts and a body of its own; the one that explains all its frames best is
-    kept. In one frame an end may catch hold of a bubble that it is clear of in another."""
+    tries: int = 6
+    """Frames that are begun from at most, each with starts and a body of its own, until the best two agree; the one
+    that explains its frames best is kept. In one frame an end may catch hold of a bubble, or a coil be folded the wrong
+    way, and not in another."""
+    agreement: float = 0.01
+    """Share within which the lengths and the misfits of two of them are the same."""
     polish: int = 3
     """Best starts that are then fitted to the end, head and tail either way."""
 
@@ -227,14 +230,14 @@ class BodySettings:
     head_share: float = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""
-    head_share_spread: float = 0.15
+    head_share_spread: float = 0.25
     """Standard deviation of the logarithm, here and below."""
     head_bluntness: float = 0.55
-    head_bluntness_spread: float = 0.15
+    head_bluntness_spread: float = 0.3
     tail_share: float = 0.28
-    tail_share_spread: float = 0.2
+    tail_share_spread: float = 0.3
     tail_bluntness: float = 0.85
-    tail_bluntness_spread: float = 0.25
+    tail_bluntness_spread: float = 0.35
     opacity: float = 1.0
     opacity_spread: float = 0.2
     depth: float = 0.5

@@ -77,16 +77,25 @@ class Lesson:
     misfit: float
     """Mean energy of the frames, their images unmasked."""
 
+    def agrees(self, other: Lesson, share: float) -> bool:
+        """Whether both have come to the same animal: length and misfit within a share of each other."""
+        lengths = [float(each.result.body.length) for each in (self, other)]
+        misfits = [self.misfit, other.misfit]
+        return all(max(pair) - min(pair) < share * min(pair) for pair in (lengths, misfits))
+
 
 def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
     """From nothing to a body and a first state: begun from several frames, the best kept, the head put first."""
-    tried = []
+    tried: list[tuple[Rehearsal, Lesson]] = []
     for frame in start_frames(clip, clip.settings.start.tries):
         report(f"searching for the worm in frame {clip.prepared.start + frame}")
         rehearsal = rehearse(clip, frame, first_state(clip, frame, generator), report)
         report(f"learning the body from {len(rehearsal.frames)} frames")
         tried.append((rehearsal, learned(clip, rehearsal)))
-    rehearsal, lesson = min(tried, key=lambda each: each[1].misfit)
+        tried.sort(key=lambda each: each[1].misfit)
+        if len(tried) > 1 and tried[0][1].agrees(tried[1][1], clip.settings.start.agreement):
+            break
+    rehearsal, lesson = tried[0]
     report("telling head from tail")
     turned = learned(clip, rehearsal.reversed())
     odds = (turned.result.energy - lesson.result.energy) / 2 + forward_odds(clip, rehearsal)
@@ -100,7 +109,8 @@ def beginning_of(lesson: Lesson, odds: float) -> Beginning:
 
 
 def start_frames(clip: Clip, count: int) -> list[int]:
-    """Of some frames spread over the first part, those in which the animal is spread out most in all views."""
+    """Of some frames of the first part, the one in which the animal is spread out most, then others far from those
+    before: neighbours would be misread alike."""
     found = clip.found
     if not found:
         raise InputError(
@@ -119,13 +129,10 @@ def start_frames(clip: Clip, count: int) -> list[int]:
         marginal = weight.sum(axis)
         mean = (marginal * place).sum(-1) / mass
         spread = spread + (marginal * (place - mean[..., None]).square()).sum(-1) / mass
-    order = spread.sum(1).argsort(descending=True).tolist()
-    chosen = [order[0]]
-    for other in order[1:]:
-        # Not its neighbour, which shows the same.
-        if len(chosen) < count and min(abs(other - known) for known in chosen) > 1:
-            chosen.append(other)
-    return [some[index] for index in chosen]
+    chosen = [some[int(spread.sum(1).argmax())]]
+    while len(chosen) < min(count, len(some)):
+        chosen.append(max(some, key=lambda other: min(abs(other - known) for known in chosen)))
+    return chosen
 
 
 def first_state(clip: Clip, frame: int, generator: torch.Generator) -> FrameState:
