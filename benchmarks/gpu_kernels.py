@@ -28,7 +28,7 @@ from midline3d.rendering.gpu import Triton
 TINY = "--tiny" in sys.argv
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CUTOFF = 3e-3
-OBJECTIVE = Objective(CUTOFF, threshold=0.1, outside=0.2, robust=0.3)
+OBJECTIVE = Objective(CUTOFF, robust=0.3)
 CAMERAS, VERTICES, WIDTH, SIGMA = (1, 5, 24, 1.5) if TINY else (3, 128, 200, 5.0)
 BATCHES = (1,) if TINY else (1, 16, 64, 256, 512)
 TUNED = (1,) if TINY else (1, 256)
@@ -54,7 +54,7 @@ def section(run: Callable[[], None]) -> None:
 # --- the work ---------------------------------------------------------------------------------------------------------
 
 
-def worms(batch: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Blobs, torch.Tensor, torch.Tensor]:
+def worms(batch: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Blobs, torch.Tensor]:
     """Smooth curves across the crops, 1.3 px from blob to blob; images of them moved by a pixel, and noise."""
     generator = torch.Generator().manual_seed(seed)
     shape = (batch, CAMERAS)
@@ -69,7 +69,6 @@ def worms(batch: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> tupl
     sigma = SIGMA * (0.9 + 0.2 * torch.rand(*shape, VERTICES, generator=generator))
     iota = 0.7 + 0.2 * torch.rand(*shape, VERTICES, generator=generator)
     rho = 1.05 + 0.1 * torch.rand(*shape, generator=generator)
-    shares = 0.5 + 0.5 * torch.rand(batch, VERTICES, generator=generator)
     noise = 0.05 * torch.rand(*shape, WIDTH, WIDTH, generator=generator)
     blobs = Blobs(*(tensor.to(DEVICE, dtype) for tensor in (centre, sigma, iota, rho)))
     moved = replace(blobs, centre=blobs.centre + 1)
@@ -77,7 +76,7 @@ def worms(batch: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> tupl
         noise.to(DEVICE, dtype)
         + Triton().forward(moved, torch.zeros_like(noise, device=DEVICE, dtype=dtype), CUTOFF)[0].image
     )
-    return blobs, images, shares.to(DEVICE, dtype)
+    return blobs, images
 
 
 def evaluations(blobs: Blobs) -> int:
@@ -92,13 +91,13 @@ def upstream_of(blobs: Blobs, images: torch.Tensor) -> Rendering:
 
 
 def calls(body: Triton | Windows, batch: int) -> dict[str, Callable[[], object]]:
-    blobs, images, shares = worms(batch)
+    blobs, images = worms(batch)
     _, owner = body.forward(blobs, images, CUTOFF)
     upstream = upstream_of(blobs, images)
     return {
         "forward": lambda: body.forward(blobs, images, CUTOFF),
         "backward": lambda: body.backward(blobs, images, owner, upstream, CUTOFF),
-        "products": lambda: body.products(blobs, images, shares, OBJECTIVE),
+        "products": lambda: body.products(blobs, images, OBJECTIVE),
     }
 
 
@@ -164,13 +163,13 @@ def parity() -> None:
     truth = Reference()
     for seed in (1, 2):
         exact = worms(1, torch.float64, seed)
-        rounded = Blobs(*(t.float() for t in exact[0].tensors())), exact[1].float(), exact[2].float()
-        expected, owner = truth.forward(exact[0], exact[1], CUTOFF)
-        upstream = upstream_of(*exact[:2])
-        gradient = truth.backward(exact[0], exact[1], owner, upstream, CUTOFF)
+        rounded = Blobs(*(t.float() for t in exact[0].tensors())), exact[1].float()
+        expected, owner = truth.forward(*exact, CUTOFF)
+        upstream = upstream_of(*exact)
+        gradient = truth.backward(*exact, owner, upstream, CUTOFF)
         normal = truth.products(*exact, OBJECTIVE)
         plain = truth.products(*exact, Objective(CUTOFF))
-        for name, body, (blobs, images, shares) in (
+        for name, body, (blobs, images) in (
             ("Triton float32", Triton(), rounded),
             ("Triton float64", Triton(), exact),
             ("Windows float32", Windows(), rounded),
@@ -185,17 +184,17 @@ def parity() -> None:
                 error = float((got - gradient)[..., column].norm() / gradient[..., column].norm())
                 results.setdefault("errors", {})[f"{name} backward {symbol}"] = {"norm": error}
                 print(f"{name} backward {symbol}: {error:.1e}")
-            compared(f"{name} products", body.products(blobs, images, shares, OBJECTIVE), normal)
-            compared(f"{name} products, plain", body.products(blobs, images, shares, Objective(CUTOFF)), plain)
+            compared(f"{name} products", body.products(blobs, images, OBJECTIVE), normal)
+            compared(f"{name} products, plain", body.products(blobs, images, Objective(CUTOFF)), plain)
     largest = max(e["norm"] for key, e in results["errors"].items() if key.startswith("Triton float32"))
     table.append(f"largest relative error of Triton float32 against the float64 reference: {largest:.1e}")
 
 
 def repeats() -> None:
     """The same bits twice, and from another batch size."""
-    blobs, images, shares = worms(2, seed=5)
-    once, twice = (Triton().products(blobs, images, shares, OBJECTIVE) for _ in range(2))
-    alone = Triton().products(Blobs(*(t[:1].contiguous() for t in blobs.tensors())), images[:1], shares[:1], OBJECTIVE)
+    blobs, images = worms(2, seed=5)
+    once, twice = (Triton().products(blobs, images, OBJECTIVE) for _ in range(2))
+    alone = Triton().products(Blobs(*(t[:1].contiguous() for t in blobs.tensors())), images[:1], OBJECTIVE)
     same = all(torch.equal(getattr(once, k), getattr(twice, k)) for k in vars(once))
     batched = all(torch.equal(getattr(once, k)[:1], getattr(alone, k)) for k in vars(once))
     table.append(f"same bits twice: {same}; in another batch: {batched}")
@@ -276,9 +275,9 @@ def tuning() -> None:
 
 
 def objectives() -> None:
-    """What the mask and the robust weights cost."""
+    """What the robust weights cost."""
     work = worms(TUNED[-1])
-    for name, objective in (("plain", Objective(CUTOFF)), ("mask and robust", OBJECTIVE)):
+    for name, objective in (("plain", Objective(CUTOFF)), ("robust", OBJECTIVE)):
         spent = replayed_us(partial(Triton().products, *work, objective))
         results.setdefault("objectives", {})[name] = spent
         table.append(f"products, batch {TUNED[-1]}, {name}: {spent:.1f} us")

@@ -50,15 +50,19 @@ def test_slots_find_what_following_finds(beginning: Beginning) -> None:
 
 
 def test_a_slot_does_not_mind_its_neighbours(beginning: Beginning) -> None:
-    """Neither those that finish earlier nor those that wait for a place, but for rounding."""
+    """Neither those that finish earlier nor those that wait for a place."""
     way = max(Reel.ways(beginning), key=lambda way: len(way.frames))
     short = replace(way, frames=way.frames[:1])
     (alone,) = follow_all([way], CPU)
+    alike = follow_all([way] * 5, CPU)
     among = follow_all([short, way, way, way, short], CPU)
-    for found in among[1:4]:
-        assert torch.allclose(found.state.points, alone.state.points, atol=1e-4)
-        assert torch.equal(found.iterations, alone.iterations)
-    assert torch.allclose(among[4].state.points, alone.state.points[:1], atol=1e-4)
+    for found, same in zip(among, alike, strict=True):
+        done = len(found.iterations)
+        assert torch.allclose(found.state.points, same.state.points[:done], atol=1e-6)
+        # A batch of one may round otherwise than a larger one, which six iterations make 1e-5 mm of. It is rounding:
+        # in float64 the two are the same to the bit.
+        assert torch.allclose(found.state.points, alone.state.points[:done], atol=1e-4)
+        assert torch.equal(found.iterations, alone.iterations[:done])
 
 
 def both_ways(beginning: Beginning) -> list[list[int]]:

@@ -255,7 +255,6 @@ def a_problem(state: FrameState, nodes: int) -> Problem:
         objective=Objective(1e-3),
         weights=Settings().second_order,
         bounds=BOUNDS,
-        shares=torch.ones(batch, vertices),
         anchor=state,
     )
 

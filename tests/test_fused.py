@@ -64,7 +64,6 @@ def problem_of(state: FrameState, cameras: Cameras, nodes: int) -> Problem:
         objective=Objective(3e-3),
         weights=Settings().second_order,
         bounds=BOUNDS,
-        shares=torch.ones(batch, vertices, dtype=torch.float64),
         anchor=replace(state, length=1.01 * state.length, sigma=0.9 * state.sigma, shift=state.shift + 0.5),
     )
 

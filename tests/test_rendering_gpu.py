@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
 def scene(dtype, batch=1, cameras=2, vertices=5, height=24, width=20):
-    """Blobs in and around the images, some of them cut by an edge; images and shares of noise."""
+    """Blobs in and around the images, some of them cut by an edge; images of noise."""
     generator = torch.Generator().manual_seed(3)
 
     def uniform(low, high, *shape):
@@ -40,7 +40,7 @@ def scene(dtype, batch=1, cameras=2, vertices=5, height=24, width=20):
         uniform(0.3, 0.9, *views, vertices),
         uniform(0.7, 1.5, *views),
     )
-    return blobs, uniform(0, 1, *views, height, width), uniform(0.1, 1, batch, vertices)
+    return blobs, uniform(0, 1, *views, height, width)
 
 
 def assert_same(actual, expected, dtype):
@@ -55,7 +55,7 @@ SCENES = [{}] + ([{"batch": 3, "cameras": 3, "vertices": 77, "height": 97, "widt
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sizes", SCENES, ids=str)
 def test_forward_and_backward_agree_with_the_reference(dtype, sizes):
-    blobs, images, _ = scene(dtype, **sizes)
+    blobs, images = scene(dtype, **sizes)
     expected, expected_owner = Reference().forward(blobs, images, CUTOFF)
     actual, owner = Triton().forward(blobs, images, CUTOFF)
     assert_same(actual, expected, dtype)
@@ -71,20 +71,20 @@ def test_forward_and_backward_agree_with_the_reference(dtype, sizes):
 @pytest.mark.parametrize(
     ("dtype", "objective"),
     [
-        (torch.float32, Objective(CUTOFF, threshold=0.25, outside=0.5, robust=0.125)),
-        (torch.float64, Objective(CUTOFF, threshold=0.25, outside=0.5, robust=0.125)),
+        (torch.float32, Objective(CUTOFF, robust=0.125)),
+        (torch.float64, Objective(CUTOFF, robust=0.125)),
         (torch.float64, Objective(CUTOFF)),
     ],
 )
 @pytest.mark.parametrize("sizes", SCENES, ids=str)
 def test_products_agree_with_the_reference(dtype, objective, sizes):
-    blobs, images, shares = scene(dtype, **sizes)
-    actual = Triton().products(blobs, images, shares, objective)
-    assert_same(actual, Reference().products(blobs, images, shares, objective), dtype)
+    blobs, images = scene(dtype, **sizes)
+    actual = Triton().products(blobs, images, objective)
+    assert_same(actual, Reference().products(blobs, images, objective), dtype)
 
 
 def test_gradients_flow_through_the_operator():
-    blobs, images, _ = scene(torch.float64, cameras=1, vertices=3, height=12, width=12)
+    blobs, images = scene(torch.float64, cameras=1, vertices=3, height=12, width=12)
     blobs = Blobs(*(tensor.requires_grad_() for tensor in blobs.tensors()))
     gradients = []
     for body in (Triton(), Reference()):
@@ -106,13 +106,13 @@ def corners(dtype, kept=9):
         torch.full((1, 1), 0.75, dtype=dtype, device=DEVICE),
     )
     images = torch.linspace(0, 1, 14 * 12, dtype=dtype, device=DEVICE).view(1, 1, 14, 12)
-    return blobs, images, torch.linspace(1, 0.5, 9, dtype=dtype, device=DEVICE)[None, :kept]
+    return blobs, images
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_corners_of_the_contract(dtype):
-    blobs, images, shares = corners(dtype)
-    plain, _, plain_shares = corners(dtype, kept=5)  # the reference cannot take the rest
+    blobs, images = corners(dtype)
+    plain, _ = corners(dtype, kept=5)  # the reference cannot take the rest
     rendering, owner = Triton().forward(blobs, images, CUTOFF)
     expected, expected_owner = Reference().forward(plain, images, CUTOFF)
     torch.testing.assert_close(rendering.image, expected.image)
@@ -130,9 +130,9 @@ def test_corners_of_the_contract(dtype):
     torch.testing.assert_close(gradient[..., :5, :], expected_gradient, rtol=1e-4, atol=TOLERANCE[dtype])
     nowhere.append(gradient[..., 4:8, :])
 
-    objective = Objective(CUTOFF, threshold=0.25, outside=0.5, robust=0.125)
-    products = Triton().products(blobs, images, shares, objective)
-    expected_products = Reference().products(plain, images, plain_shares, objective)
+    objective = Objective(CUTOFF, robust=0.125)
+    products = Triton().products(blobs, images, objective)
+    expected_products = Reference().products(plain, images, objective)
     for name in ("gram", "slope", "overlap", "mass"):
         part, expected_part = getattr(products, name), getattr(expected_products, name)
         torch.testing.assert_close(part[:, :, :5], expected_part, rtol=1e-4, atol=TOLERANCE[dtype])
@@ -142,13 +142,13 @@ def test_corners_of_the_contract(dtype):
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
 def test_same_bits_every_time_also_from_a_graph():
-    blobs, images, shares = scene(torch.float32, 4, 3, 128, 200, 200)
-    objective = Objective(CUTOFF, threshold=0.25, outside=0.5, robust=0.125)
-    expected = Triton().products(blobs, images, shares, objective)
+    blobs, images = scene(torch.float32, 4, 3, 128, 200, 200)
+    objective = Objective(CUTOFF, robust=0.125)
+    expected = Triton().products(blobs, images, objective)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        actual = Triton().products(blobs, images, shares, objective)
+        actual = Triton().products(blobs, images, objective)
     graph.replay()
     for name, value in vars(expected).items():
         assert torch.equal(getattr(actual, name), value), name

@@ -173,7 +173,6 @@ def iteration_seconds(work: Work, count: int) -> float:
         objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
         weights=settings.second_order,
         bounds=clip.bounds(settings.pixels.contrast),
-        shares=torch.ones(1, start.vertices, device=device),
         anchor=start,
     )
     problem = focused(problem, start)
@@ -232,7 +231,6 @@ def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, windo
         objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
         weights=replace(settings.second_order, settled=0.0),
         bounds=bounds_of(settings.curve, settings.pixels.contrast),
-        shares=torch.ones(1, settings.curve.vertices),
         anchor=start,
     )
     return _timed(lambda: fit(problem, start, USUAL_STEPS), torch.device("cpu"))

@@ -59,7 +59,9 @@ class Source(StrEnum):
 
 
 Seed = Annotated[int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0)]
-Where = Annotated[Device, typer.Option("--device", help="auto takes a CUDA GPU where there is one.")]
+Where = Annotated[
+    Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where torch sees it, else the CPU.")
+]
 SettingsFile = Annotated[Path | None, typer.Option("--settings", metavar="FILE", help="A TOML file of settings.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output, for machines.")]
 

@@ -35,8 +35,6 @@ class Problem:
     objective: Objective
     weights: SecondOrderSettings
     bounds: Bounds
-    shares: Float[Tensor, "batch vertex"]
-    """S-hat, for the masks: of the frame before, and fixed, so that a lower energy is a better fit."""
     anchor: FrameState
     """What the temporal terms pull towards: the frame before."""
 
@@ -92,7 +90,7 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     seen = optics(problem.views.cameras, state.points, state.frames[..., 0])
     look = problem.taper.look(state.view_look, seen)
     centre = project(problem.views.cameras, state.points, state.shift)
-    pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.shares, problem.objective)
+    pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.objective)
     energy, terms, gradient = _energies(problem, state, pixels.loss)
     named = dict(zip(TERMS, terms.unbind(), strict=True))
     return Evaluation(state, look, pixels, energy, named, gradient)

@@ -56,9 +56,9 @@ static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS, 0, 0, 0};
 
 /* A call's arguments: cpu.py has the same list. Shapes are those of contract.py, view = batch * camera. */
 typedef struct {
-    int64_t job, views, cameras, vertices, height, width;
-    double cutoff, threshold, outside, robust;
-    const void *centre, *sigma, *iota, *rho, *images, *shares;
+    int64_t job, views, vertices, height, width;
+    double cutoff, robust;
+    const void *centre, *sigma, *iota, *rho, *images;
     const void *up_image, *up_overlap, *up_mass, *up_loss;
     void *owner, *image, *overlap, *mass, *gram, *slope, *loss;
     void *goals, *levels, *by_image; /* of the pyramid, whose render is `images`: two (view, area of all levels) */

@@ -112,7 +112,7 @@ static void NAME(add_window)(NAME(room) *room, const scene *s, const NAME(blob) 
 /* ---- the three jobs on a band ---- */
 
 static void NAME(forward)(NAME(room) *room, const scene *s, int64_t view, NAME(band) band, REAL *sums) {
-    NAME(render_band)(room, s, view, band, 0, sums, FORWARD_SUMS);
+    NAME(render_band)(room, s, view, band, sums, FORWARD_SUMS);
     const int width = (int)s->width, right = band.right < width ? band.right : width;
     for (int row = band.top; row < band.bottom; row++) {
         const size_t line = (size_t)(row - band.top) * room->stride;
@@ -184,18 +184,15 @@ INLINE vec NAME(losses)(const scene *s, REAL *pulls, REAL *weights, int vectors,
 }
 
 /* Residuals of `count` pixels in a row, whole vectors: their loss; weights for the sums where blobs reach them. */
-INLINE double NAME(residuals)(NAME(room) *room, const scene *s, size_t from, int count, int reached, int masked) {
-    const REAL *images = room->image + from, *bests = room->best + from, *peaks = room->peak + from;
+INLINE double NAME(residuals)(NAME(room) *room, const scene *s, size_t from, int count, int reached) {
+    const REAL *images = room->image + from, *bests = room->best + from;
     REAL *weights = room->weight + from, *pulls = room->pull + from;
     int32_t *owners = room->owner + from;
-    const vec one = NAME(fill)(1), outside = NAME(fill)((REAL)s->outside), threshold = NAME(fill)((REAL)s->threshold);
+    const vec one = NAME(fill)(1);
     for (int i = 0; i < count; i += LANES) {
-        vec target = NAME(load)(images + i);
-        if (masked && reached) target *= NAME(select)(NAME(load)(peaks + i) >= threshold, one, outside);
-        if (masked && !reached) target *= outside;
-        target += one;
+        vec target = one + NAME(load)(images + i);
         if (reached) {
-            /* One division for both 1 / (1 + R) and (1 + R) / (1 + M I), of which r is the logarithm. */
+            /* One division for both 1 / (1 + R) and (1 + R) / (1 + I), of which r is the logarithm. */
             const vec best = NAME(load)(bests + i), render = one + best, both = one / (render * target);
             NAME(store)(weights + i, target * both);
             NAME(store_ints)(owners + i,
@@ -211,25 +208,23 @@ INLINE double NAME(residuals)(NAME(room) *room, const scene *s, size_t from, int
     return NAME(sum)(loss);
 }
 
-static double NAME(residuals_of_row)(NAME(room) *room, const scene *s, size_t at, int count, int reached, int masked) {
+static double NAME(residuals_of_row)(NAME(room) *room, const scene *s, size_t at, int count, int reached) {
     if (count <= 0) return 0;
-    if (masked) return reached ? NAME(residuals)(room, s, at, count, 1, 1) : NAME(residuals)(room, s, at, count, 0, 1);
-    return reached ? NAME(residuals)(room, s, at, count, 1, 0) : NAME(residuals)(room, s, at, count, 0, 0);
+    return reached ? NAME(residuals)(room, s, at, count, 1) : NAME(residuals)(room, s, at, count, 0);
 }
 
 /* Of the sums of a blob: overlap, mass, the slope, the upper triangle of the Gram matrix row by row. */
 static void NAME(products)(NAME(room) *room, const scene *s, int64_t view, NAME(band) band, REAL *sums, double *loss) {
-    const int masked = s->threshold > 0;
-    NAME(render_band)(room, s, view, band, masked, sums, PRODUCTS_SUMS);
+    NAME(render_band)(room, s, view, band, sums, PRODUCTS_SUMS);
     for (int row = band.top; row < band.bottom; row++) {
         const size_t at = (size_t)(row - band.top) * room->stride;
         const int reached = row >= band.low && row < band.high;
         int left = room->stride, right = room->stride;
         if (reached && room->row_left[row - band.top] < room->row_right[row - band.top])
             left = room->row_left[row - band.top], right = room->row_right[row - band.top];
-        *loss += NAME(residuals_of_row)(room, s, at, left, 0, masked);
-        *loss += NAME(residuals_of_row)(room, s, at + left, right - left, 1, masked);
-        *loss += NAME(residuals_of_row)(room, s, at + right, room->stride - right, 0, masked);
+        *loss += NAME(residuals_of_row)(room, s, at, left, 0);
+        *loss += NAME(residuals_of_row)(room, s, at + left, right - left, 1);
+        *loss += NAME(residuals_of_row)(room, s, at + right, room->stride - right, 0);
     }
     NAME(sort_owned)(room, s, band, room->owner, room->stride, room->weight, room->pull);
     int32_t begin = 0;

@@ -66,7 +66,7 @@ static void NAME(radial_table)(REAL *table, REAL rho, NAME(radius) range) {
 typedef struct {
     int stride;              /* of the planes: the width, made up to whole vectors */
     REAL *columns;           /* 0, 1, 2 ...; beyond the image far away, where every blob is 0 */
-    REAL *image, *best, *peak, *weight, *pull; /* planes of the band */
+    REAL *image, *best, *weight, *pull; /* planes of the band */
     int32_t *owner;
     NAME(blob) *blobs;
     int32_t *row_left, *row_right; /* of each row of the band: the columns that blobs reach, `right` excluded */
@@ -98,7 +98,6 @@ static char *NAME(furnish)(NAME(room) *room, const scene *s, char *from) {
     room->columns = (REAL *)NAME(take)(&from, 3 * ((size_t)stride + LANES) * sizeof(REAL));
     room->image = (REAL *)NAME(take)(&from, reals);
     room->best = (REAL *)NAME(take)(&from, reals);
-    room->peak = (REAL *)NAME(take)(&from, reals);
     room->weight = (REAL *)NAME(take)(&from, reals);
     room->pull = (REAL *)NAME(take)(&from, reals);
     room->owner = (int32_t *)NAME(take)(&from, area * sizeof(int32_t));
@@ -236,14 +235,14 @@ INLINE vec NAME(shape)(const REAL *y, const int32_t *cell, const REAL *parabolas
 #endif
 }
 
-/* The listed blob's part of the render and of the mask, and its sums. */
-INLINE void NAME(deposit)(NAME(room) *room, int listed, int vertex, REAL iota, REAL rho, REAL limit, int masked,
-                          REAL share, REAL *overlap, REAL *mass) {
+/* The listed blob's part of the render, and its sums. */
+INLINE void NAME(deposit)(NAME(room) *room, int listed, int vertex, REAL iota, REAL rho, REAL limit, REAL *overlap,
+                          REAL *mass) {
     vec product = {0}, total = {0};
     const ints name = (ints){0} + vertex;
     const REAL *y = room->y, *table = room->table, *image = room->image;
     const int32_t *where = room->where, *cell = room->cell;
-    REAL *best = room->best, *peak = room->peak;
+    REAL *best = room->best;
     int32_t *owner = room->owner;
     for (int i = 0; i < listed; i++) {
         const int32_t at = where[i];
@@ -252,7 +251,6 @@ INLINE void NAME(deposit)(NAME(room) *room, int listed, int vertex, REAL iota, R
         const mask more = value > before; /* not where equal: the lowest vertex keeps the pixel */
         NAME(store)(best + at, NAME(select)(more, value, before));
         NAME(store_ints)(owner + at, NAME(select_ints)(more, name, NAME(load_ints)(owner + at)));
-        if (masked) NAME(store)(peak + at, NAME(larger)(share * shape, NAME(load)(peak + at)));
         total += shape;
         product += shape * NAME(load)(image + at);
     }
@@ -322,18 +320,15 @@ static void NAME(show_image)(NAME(room) *room, const scene *s, int64_t view, NAM
     room->image = copy;
 }
 
-/* All windows of the band: render, owners, mask and sums. `sums`: (vertex, step), overlap and mass the first two. */
-static void NAME(render_band)(NAME(room) *room, const scene *s, int64_t view, NAME(band) band, int masked, REAL *sums,
-                              int step) {
+/* All windows of the band: render, owners and sums. `sums`: (vertex, step), overlap and mass the first two. */
+static void NAME(render_band)(NAME(room) *room, const scene *s, int64_t view, NAME(band) band, REAL *sums, int step) {
     const size_t row_bytes = (size_t)(band.right - band.left) * sizeof(REAL);
     for (int row = band.low; row < band.high; row++) {
         size_t at = (size_t)(row - band.top) * room->stride + band.left;
         room->row_left[row - band.top] = room->stride, room->row_right[row - band.top] = 0;
         memset(room->best + at, 0, row_bytes);
-        if (masked) memset(room->peak + at, 0, row_bytes);
     }
     const REAL rho = ((const REAL *)s->rho)[view];
-    const REAL *shares = (const REAL *)s->shares + (masked ? view / s->cameras * s->vertices : 0);
     const NAME(radius) range = room->range;
     for (int n = 0; n < (int)s->vertices; n++) {
         const NAME(blob) *blob = room->blobs + n;
@@ -342,7 +337,6 @@ static void NAME(render_band)(NAME(room) *room, const scene *s, int64_t view, NA
         if (from > to) continue;
         int listed = NAME(list_window)(room, s, blob, from, to, band.top, range);
         REAL *overlap = sums + (size_t)n * step, *mass = overlap + 1, limit = (REAL)range.limit;
-        if (masked) NAME(deposit)(room, listed, n, blob->iota, rho, limit, 1, shares[n], overlap, mass);
-        else NAME(deposit)(room, listed, n, blob->iota, rho, limit, 0, 0, overlap, mass);
+        NAME(deposit)(room, listed, n, blob->iota, rho, limit, overlap, mass);
     }
 }

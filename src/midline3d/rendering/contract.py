@@ -52,14 +52,10 @@ class Rendering:
 
 @dataclass(frozen=True)
 class Objective:
-    """How a render is held against the images: r = log(1 + R) - log(1 + M I) for every pixel."""
+    """How a render is held against the images: r = log(1 + R) - log(1 + I) for every pixel."""
 
     cutoff: float
     """Share of its peak under which a blob is cut."""
-    threshold: float = 0.0
-    """Theta: M = 1 where a blob divided by its peak, times its vertex's score, reaches this; 0 masks nothing."""
-    outside: float = 1.0
-    """M elsewhere."""
     robust: float = math.inf
     """c of Cauchy's loss c^2 log(1 + (r / c)^2), in units of r: residuals well above it, dirt, lose their pull."""
 
@@ -102,13 +98,9 @@ class Body(Protocol):
         ...
 
     def products(
-        self,
-        blobs: Blobs,
-        images: Float[Tensor, "batch camera height width"],
-        shares: Float[Tensor, "batch vertex"],
-        objective: Objective,
+        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
     ) -> Products:
-        """The normal equations; `shares` are the relative scores S-hat that scale each vertex's part of the mask."""
+        """The normal equations."""
         ...
 
 

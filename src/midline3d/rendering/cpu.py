@@ -16,9 +16,9 @@ from midline3d.shapes import Float, Int, Tensor
 
 _FORWARD, _BACKWARD, _PRODUCTS, _GOALS, _PYRAMID, _UNFOLD = range(6)
 _SUMS = (2, 5, 22, 0, 0, 0)
-_INTEGERS = ("job", "views", "cameras", "vertices", "height", "width")
-_NUMBERS = ("cutoff", "threshold", "outside", "robust")
-_INPUTS = ("centre", "sigma", "iota", "rho", "images", "shares", "up_image", "up_overlap", "up_mass", "up_loss")
+_INTEGERS = ("job", "views", "vertices", "height", "width")
+_NUMBERS = ("cutoff", "robust")
+_INPUTS = ("centre", "sigma", "iota", "rho", "images", "up_image", "up_overlap", "up_mass", "up_loss")
 _OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss")
 _PYRAMIDS = ("goals", "levels", "by_image")
 _OWN = ("sums", "losses")
@@ -70,11 +70,7 @@ class Compiled:
         return slope
 
     def products(
-        self,
-        blobs: Blobs,
-        images: Float[Tensor, "batch camera height width"],
-        shares: Float[Tensor, "batch vertex"],
-        objective: Objective,
+        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
     ) -> Products:
         parts = {
             "gram": images.new_empty(*blobs.sigma.shape, 5, 5),
@@ -83,7 +79,7 @@ class Compiled:
             "overlap": torch.empty_like(blobs.sigma),
             "mass": torch.empty_like(blobs.sigma),
         }
-        self._run(_PRODUCTS, blobs, images, objective, {"shares": shares, **parts})
+        self._run(_PRODUCTS, blobs, images, objective, parts)
         return Products(**parts)
 
     def goals(self, images: Float[Tensor, "batch camera height width"]) -> Float[Tensor, "batch camera level"]:
@@ -114,8 +110,7 @@ class Compiled:
     def _scene(self, job: int, size: torch.Size, vertices: int = 0, objective: Objective | None = None) -> _Scene:
         batch, cameras, height, width = size
         o = objective or Objective(0.0)
-        numbers = (o.cutoff, o.threshold, o.outside, o.robust)
-        return _Scene(job, batch * cameras, cameras, vertices, height, width, *numbers)
+        return _Scene(job, batch * cameras, vertices, height, width, o.cutoff, o.robust)
 
     def _run(self, job: int, blobs: Blobs, images: Tensor, objective: Objective, parts: dict[str, Tensor]) -> None:
         if not 0 < objective.cutoff < 1:
@@ -130,8 +125,8 @@ class Compiled:
         views, points = scene.views, scene.views * scene.vertices
         pixels = views * scene.height * scene.width
         sizes = dict.fromkeys(("images", "owner", "image", "up_image", "by_image"), pixels)
-        sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points, "rho": views, "loss": views}
-        sizes |= {"shares": points // scene.cameras, "up_loss": views}
+        sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points}
+        sizes |= dict.fromkeys(("rho", "loss", "up_loss"), views)
         if scene.job >= _GOALS:
             sizes["goals"] = sizes["levels"] = views * self._library.midline3d_pyramid_area(scene.height, scene.width)
         for name, tensor in {"images": images, **parts}.items():

@@ -66,11 +66,7 @@ class Triton:
 
     @torch.compiler.disable
     def products(
-        self,
-        blobs: Blobs,
-        images: Float[Tensor, "batch camera height width"],
-        shares: Float[Tensor, "batch vertex"],
-        objective: Objective,
+        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
     ) -> Products:
         residual, owner = torch.empty_like(images), torch.empty_like(images, dtype=torch.int32)
         gram = blobs.sigma.new_empty((*blobs.sigma.shape, 5, 5))
@@ -83,9 +79,8 @@ class Triton:
         scale = objective.robust if robust else 1.0
         with torch.cuda.device_of(images):
             residual_tile[tiles](
-                *call.blobs, images, shares, residual, owner, loss, *call.sizes, images.shape[1],
-                objective.threshold, objective.outside, scale,
-                *self.tile, call.padded, objective.threshold > 0, robust, num_warps=self.tile_warps,
+                *call.blobs, images, residual, owner, loss, *call.sizes, scale,
+                *self.tile, call.padded, robust, num_warps=self.tile_warps,
             )  # fmt: skip
             multiply_blob[call.each_blob](
                 *call.blobs, images, residual, owner, gram, slope, overlap, mass, *call.sizes, scale,

@@ -73,11 +73,11 @@ def _touches(u, v, reach, left, top, TILE_H: tl.constexpr, TILE_W: tl.constexpr)
 @triton.jit
 @no_type_check
 def _largest(
-    centre, sigma, iota, rho, shares, cut, vertices, left, top,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, PADDED: tl.constexpr, MASKED: tl.constexpr,
+    centre, sigma, iota, rho, cut, vertices, left, top,
+    TILE_H: tl.constexpr, TILE_W: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
-    """log2 of the render, its owner and log2 of the mask's largest part on a tile (-inf, -1, -inf where no blob is),
-    and whether any blob touches the tile. The pointers point at the view.
+    """log2 of the render and its owner on a tile (-inf, -1 where no blob is), and whether any blob touches the tile.
+    The pointers point at the view.
 
     In logarithms an evaluation saves one exponential; the order of the values is the same.
     """
@@ -93,7 +93,6 @@ def _largest(
     columns = (left + tl.arange(0, TILE_W)).to(rho.dtype)[None, :]
     rows = (top + tl.arange(0, TILE_H)).to(rho.dtype)[:, None]
     best = tl.full((TILE_H, TILE_W), float("-inf"), rho.dtype)
-    peak = tl.full((TILE_H, TILE_W), float("-inf"), rho.dtype)
     owner = tl.full((TILE_H, TILE_W), -1, tl.int32)
     for vertex in range(first, last + 1):
         u_n, v_n, sigma_n = tl.load(centre + 2 * vertex), tl.load(centre + 2 * vertex + 1), tl.load(sigma + vertex)
@@ -103,9 +102,7 @@ def _largest(
             value = _log2(tl.load(iota + vertex)) + faded
             owner = tl.where(value > best, vertex, owner)  # not >=: the lowest vertex keeps a tie
             best = tl.maximum(best, value)
-            if MASKED:
-                peak = tl.maximum(peak, _log2(tl.load(shares + vertex)) + faded)
-    return best, owner, peak, first <= last
+    return best, owner, first <= last
 
 
 @triton.jit
@@ -126,9 +123,9 @@ def render_tile(
     across = tl.cdiv(width, TILE_W)
     left, top = tile % across * TILE_W, tile // across * TILE_H
     first = view * vertices
-    best, best_owner, _, _ = _largest(
-        centre + 2 * first, sigma + first, iota + first, tl.load(rho + view), sigma, cut, vertices, left, top,
-        TILE_H, TILE_W, PADDED, False,
+    best, best_owner, _ = _largest(
+        centre + 2 * first, sigma + first, iota + first, tl.load(rho + view), cut, vertices, left, top,
+        TILE_H, TILE_W, PADDED,
     )  # fmt: skip
     pixels, inside = _tile_pixels(left, top, height, width, TILE_H, TILE_W)
     tl.store(image + view * height * width + pixels, tl.exp2(best), mask=inside)
@@ -138,23 +135,20 @@ def render_tile(
 @triton.jit
 @no_type_check
 def residual_tile(
-    centre, sigma, iota, rho, images, shares, residual, owner, loss, cut, vertices, height, width, cameras,
-    threshold, outside, scale,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, PADDED: tl.constexpr, MASKED: tl.constexpr, ROBUST: tl.constexpr,
+    centre, sigma, iota, rho, images, residual, owner, loss, cut, vertices, height, width, scale,
+    TILE_H: tl.constexpr, TILE_W: tl.constexpr, PADDED: tl.constexpr, ROBUST: tl.constexpr,
 ):  # fmt: skip
-    """r = log(1 + R) - log(1 + M I) and the owners where a blob touches the tile, and the tile's part of the loss."""
+    """r = log(1 + R) - log(1 + I) and the owners where a blob touches the tile, and the tile's part of the loss."""
     view, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     across = tl.cdiv(width, TILE_W)
     left, top = tile % across * TILE_W, tile // across * TILE_H
     first = view * vertices
-    best, best_owner, peak, touched = _largest(
-        centre + 2 * first, sigma + first, iota + first, tl.load(rho + view), shares + view // cameras * vertices,
-        cut, vertices, left, top, TILE_H, TILE_W, PADDED, MASKED,
+    best, best_owner, touched = _largest(
+        centre + 2 * first, sigma + first, iota + first, tl.load(rho + view), cut, vertices, left, top,
+        TILE_H, TILE_W, PADDED,
     )  # fmt: skip
     pixels, inside = _tile_pixels(left, top, height, width, TILE_H, TILE_W)
     target = tl.load(images + view * height * width + pixels, mask=inside, other=0.0)
-    if MASKED:
-        target = tl.where(tl.exp2(peak) >= threshold, target, outside * target)
     r = tl.where(inside, _log1p(tl.exp2(best)) - _log1p(target), 0.0)
     if touched:  # the blob pass reads no other tile
         tl.store(residual + view * height * width + pixels, r, mask=inside)

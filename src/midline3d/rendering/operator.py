@@ -48,14 +48,13 @@ def render(
 def products(
     blobs: Blobs,
     images: Float[Tensor, "batch camera height width"],
-    shares: Float[Tensor, "batch vertex"],
     objective: Objective,
     body: Body | None = None,
 ) -> Products:
     """The normal equations of the pixels, blob by blob."""
     body = body or select_body(images.device.type)
     blobs = Blobs(*(tensor.contiguous() for tensor in blobs.tensors()))
-    return body.products(blobs, images.contiguous(), shares.contiguous(), objective)
+    return body.products(blobs, images.contiguous(), objective)
 
 
 class _Render(torch.autograd.Function):

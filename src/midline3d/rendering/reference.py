@@ -65,18 +65,11 @@ class Reference:
         return (slopes * weight[..., None]).sum((3, 4))
 
     def products(
-        self,
-        blobs: Blobs,
-        images: Float[Tensor, "batch camera height width"],
-        shares: Float[Tensor, "batch vertex"],
-        objective: Objective,
+        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
     ) -> Products:
         stack, slopes = blob_slopes(blobs, images.shape[-2:], objective.cutoff)
         image, owner = stack.amax(2), stack.argmax(2)
-        # A blob divided by its peak is its slope by iota, also where iota is 0.
-        peaks = (slopes[..., 3] * shares[:, None, :, None, None]).amax(2)
-        mask = torch.where(peaks >= objective.threshold, torch.ones_like(peaks), objective.outside)
-        residual = image.log1p() - (mask * images).log1p()
+        residual = image.log1p() - images.log1p()
         weight, loss = cauchy(residual, objective.robust)
         vertices = torch.arange(stack.shape[2], device=stack.device)[:, None, None]
         owned = (owner[:, :, None] == vertices) & (stack > 0)

@@ -86,17 +86,11 @@ class Windows:
         return (window.slopes * weight[..., None]).sum((3, 4))
 
     def products(
-        self,
-        blobs: Blobs,
-        images: Float[Tensor, "batch camera height width"],
-        shares: Float[Tensor, "batch vertex"],
-        objective: Objective,
+        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
     ) -> Products:
         window = _Window(blobs, images, objective.cutoff)
         image = window.maximum(window.values)
-        peaks = window.maximum(window.slopes[..., 3] * shares[:, None, :, None, None])
-        mask = torch.where(peaks >= objective.threshold, torch.ones_like(peaks), objective.outside)
-        residual = image.log1p() - (mask * images).log1p()
+        residual = image.log1p() - images.log1p()
         weight, loss = cauchy(residual, objective.robust)
         owned = window.owned(window.owner(image))
         g = torch.where(owned[..., None], window.slopes / (1 + window.look(image))[..., None], 0.0).flatten(3, 4)

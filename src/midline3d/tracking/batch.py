@@ -137,7 +137,6 @@ class Batch:
             objective=Objective(pixels.cutoff, robust=pixels.robust),
             weights=self.settings.second_order,
             bounds=_widest([reel.beginning.clip for reel in reels]),
-            shares=torch.ones(len(reels), curve.vertices, device=device),
             anchor=self._unpacked(self._anchor[:-1]),
         )
 
@@ -225,7 +224,6 @@ class Batch:
             problem,
             views=Views(images, Cameras(**own, **told, shift_basis=cameras.shift_basis)),
             taper=replace(taper, shape=shape, sharp=taper.sharp[slot], length=taper.length[slot]),
-            shares=problem.shares[slot],
             anchor=anchor,
         )
 

@@ -52,7 +52,6 @@ def problem_of(
         objective=Objective(pixels.cutoff, robust=pixels.robust),
         weights=weights,
         bounds=clip.bounds(pixels.contrast),
-        shares=torch.ones(len(frames), curve.vertices, device=clip.device),
         anchor=anchor,
     )
 
