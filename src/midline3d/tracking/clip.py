@@ -6,6 +6,7 @@ import json
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from midline3d.recording import Prepared
 from midline3d.settings import CurveSettings, Settings, validated
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
-from midline3d.tracking import halo
+from midline3d.tracking.halo import without
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Clip:
         if self.halo is None:
             return images
         offset = torch.from_numpy(self.prepared.offset).float()[:, None, None]
-        return (halo.without(images - offset, self.halo.cpu()) + offset).round().clamp(0, 255).to(torch.uint8)
+        return (without(images - offset, self.halo.cpu()) + offset).round().clamp(0, 255).to(torch.uint8)
 
     def views(self, frames: list[int], contrast: float) -> Views:
         """Images in which the body's middle has the brightness `contrast`, and their cameras."""
@@ -111,12 +112,18 @@ def kept_clip(folder: Path, dataset: xr.Dataset) -> Clip:
         if not (folder / name).exists():
             raise InputError(f"{folder} has no {name}, which is needed here; reconstruct into a new folder")
     prepared = Prepared(folder / "crops", load_calibration(folder / "calibration.json"))
-    return Clip.of(prepared, settings, torch.device("cpu"))
+    halo = _kept(folder)["halo"]
+    clip = Clip.of(prepared, settings, torch.device("cpu"))
+    return clip if halo is None else replace(clip, halo=torch.tensor(halo))
 
 
 def kept_body(folder: Path) -> Body:
     """The animal as a result's body.json keeps it."""
-    return Body.of(torch.tensor(json.loads((folder / "body.json").read_text(encoding="utf-8"))["numbers"]))
+    return Body.of(torch.tensor(_kept(folder)["numbers"]))
+
+
+def _kept(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "body.json").read_text(encoding="utf-8"))
 
 
 def _brightness(prepared: Prepared) -> Float[Tensor, " camera"]:

@@ -71,7 +71,7 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
     generator = torch.Generator().manual_seed(job.seed)
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
     beginning = begin(clip, generator, lambda doing: progress(doing, 0, 0))
-    _keep_body(job.out, clip, beginning)
+    _keep_body(job.out, beginning)
     result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
     clip, first = beginning.clip, beginning.frame
     ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
@@ -90,15 +90,17 @@ def _needed(way: list[int], missing: set[int]) -> list[int]:
     return way[: last + 1]
 
 
-def _keep_body(out: Path, clip: Clip, beginning: Beginning) -> None:
+def _keep_body(out: Path, beginning: Beginning) -> None:
     """What was learned of the animal, in body.json: with it a frame is rendered anew from its own numbers."""
+    clip = beginning.clip
     content = {
         "numbers": beginning.body.numbers().tolist(),
         "length_mm": float(beginning.body.length),
         "head_odds": beginning.head_odds,
         "brightness": clip.brightness.tolist(),
+        "halo": None if clip.halo is None else clip.halo.tolist(),
     }
-    (out / "body.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (out / "body.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
 def _header(job: Job, recording: Recording, prepared: Prepared) -> Header:
