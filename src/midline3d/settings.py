@@ -207,11 +207,13 @@ class StartSettings:
     length: float = 0.3
     """mm, of the straight line that each begins as."""
     tries: int = 6
-    """Frames that are begun from at most, each with starts and a body of its own, until the best two agree; the one
-    that explains its frames best is kept. In one frame an end may catch hold of a bubble, or a coil be folded the wrong
+    """Frames that are begun from at most, each with starts and a body of its own, until the best agree; the one that
+    explains its frames best is kept. In one frame an end may catch hold of a bubble, or a coil be folded the wrong
     way, and not in another."""
+    agreeing: int = 3
+    """How many must come to the same animal."""
     agreement: float = 0.01
-    """Share within which the lengths and the misfits of two of them are the same."""
+    """Share within which lengths and misfits are the same."""
     polish: int = 4
     """Best starts that are then fitted to the end, head and tail either way."""
 

@@ -11,12 +11,12 @@ import torch
 from midline3d.appearance import KNOTS, PaperTaper, Profile
 from midline3d.cameras import scale
 from midline3d.errors import InputError
-from midline3d.fitting.body import Body, Learned, Rig, SharedPrior, learn
+from midline3d.fitting.body import Body, Learned, Rig, Shared, SharedPrior, learn
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, evaluate, fit, focused, rendered
 from midline3d.fitting.start import first_guesses
 from midline3d.rendering import Objective
-from midline3d.settings import BodySettings, SecondOrderSettings
+from midline3d.settings import BodySettings, SecondOrderSettings, StartSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
@@ -76,7 +76,7 @@ class Lesson:
     frames: list[int]
     result: Learned
     misfit: float
-    """Mean energy of the frames, their images unmasked."""
+    """Mean energy of the frames, their images unmasked, and their part of what the body's own prior costs."""
 
     def halo(self) -> Float[Tensor, "camera k k"] | None:
         """How the views scatter light, by what the images have beside the animal that was learned."""
@@ -87,11 +87,14 @@ class Lesson:
         right = rendered(problem, state) / contrast
         return scattering(problem.views.images / contrast, right, float(taper.sharp.mean()))
 
-    def agrees(self, other: Lesson, share: float) -> bool:
-        """Whether both have come to the same animal: length and misfit within a share of each other."""
-        lengths = [float(each.result.body.length) for each in (self, other)]
-        misfits = [self.misfit, other.misfit]
-        return all(max(pair) - min(pair) < share * min(pair) for pair in (lengths, misfits))
+
+def agreed(lessons: list[Lesson], settings: StartSettings) -> bool:
+    """Whether the best have come to the same animal. Two may be wrong alike, where a coil hides itself for long."""
+    best = lessons[: settings.agreeing]
+    if len(best) < settings.agreeing:
+        return False
+    lengths, misfits = [float(each.result.body.length) for each in best], [each.misfit for each in best]
+    return all(max(values) - min(values) < settings.agreement * min(values) for values in (lengths, misfits))
 
 
 def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
@@ -103,7 +106,7 @@ def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
         report(f"learning the body from {len(rehearsal.frames)} frames")
         tried.append((rehearsal, learned(clip, rehearsal)))
         tried.sort(key=lambda each: each[1].misfit)
-        if len(tried) > 1 and tried[0][1].agrees(tried[1][1], clip.settings.start.agreement):
+        if agreed([lesson for _, lesson in tried], clip.settings.start):
             break
     rehearsal, lesson = tried[0]
     for _ in range(clip.settings.body.rounds):
@@ -201,7 +204,8 @@ def learned(clip: Clip, rehearsal: Rehearsal) -> Lesson:
     result = learn(problem, rig, start, body, prior, settings.body.iterations)
     clip = replace(clip, cameras=result.cameras)
     whole = problem_of(clip, some, body_taper(clip, some[0], result.body), result.state, free)
-    return Lesson(clip, some, result, float(evaluate(whole, result.state).energy.mean()))
+    unlikely = prior.energy(Shared(result.body.numbers(), result.change)) / count
+    return Lesson(clip, some, result, float(evaluate(whole, result.state).energy.mean() + unlikely))
 
 
 def body_taper(clip: Clip, frame: int, body: Body) -> Profile:
