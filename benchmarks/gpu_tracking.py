@@ -91,7 +91,7 @@ def clip_of(seed: int) -> bytes | str:
         settings = replace(settings, start=replace(settings.start, starts=4, steps=160, warm_up=100))
     try:
         clip = drawn_clip(Plan("swim", FRAMES, size=512, seed=seed), settings, CPU)
-        return pickle.dumps(begin(clip, torch.Generator().manual_seed(seed), lambda doing: None))
+        return pickle.dumps(begin(clip, torch.Generator().manual_seed(seed), lambda *_: None))
     except Exception as fault:
         return f"clip {seed}: {type(fault).__name__}: {fault}"
 

@@ -30,7 +30,7 @@ def beginning() -> Beginning:
         body=replace(settings.body, span=6, frames=4, iterations=10),
     )
     clip = drawn_clip(Plan("clean", FRAMES, size=320, px_per_mm=90.0, seed=0), settings, CPU, window=140)
-    return begin(clip, torch.Generator().manual_seed(0), lambda doing: None)
+    return begin(clip, torch.Generator().manual_seed(0), lambda *_: None)
 
 
 def test_slots_find_what_following_finds(beginning: Beginning) -> None:

@@ -34,7 +34,7 @@ class Ticker:
             self._bar.stop()
 
     def __call__(self, doing: str, done: int, total: int) -> None:
-        # A job whose text counts for itself ("rehearsing 3 of 24 frames") stays the same job.
+        # A job whose text counts for itself ("searching in frame 3") stays the same job.
         job = re.sub(r"\d+", "#", doing)
         fresh = job != self._job
         if fresh:

@@ -22,7 +22,8 @@ from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.halo import scattering
 
-Report = Callable[[str], None]
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,13 @@ def agreed(lessons: list[Lesson], settings: StartSettings) -> bool:
     return all(max(values) - min(values) < settings.agreement * min(values) for values in (lengths, misfits))
 
 
-def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
+def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginning:
     """From nothing to a body and a first state: begun from several frames, the best kept, the head put first."""
     tried: list[tuple[Rehearsal, Lesson]] = []
     for frame in start_frames(clip, clip.settings.start.tries):
-        report(f"searching for the worm in frame {clip.prepared.start + frame}")
-        rehearsal = rehearse(clip, frame, first_state(clip, frame, generator), report)
-        report(f"learning the body from {len(rehearsal.frames)} frames")
+        progress(f"searching for the worm in frame {clip.prepared.start + frame}", 0, 0)
+        rehearsal = rehearse(clip, frame, first_state(clip, frame, generator), progress)
+        progress("learning the body", 0, 0)
         tried.append((rehearsal, learned(clip, rehearsal)))
         tried.sort(key=lambda each: each[1].misfit)
         if agreed([lesson for _, lesson in tried], clip.settings.start):
@@ -113,10 +114,10 @@ def begin(clip: Clip, generator: torch.Generator, report: Report) -> Beginning:
         halo = lesson.halo()
         if halo is None:
             break
-        report("learning the body without scattered light")
+        progress("learning the body without scattered light", 0, 0)
         clip = replace(clip, halo=halo)
         lesson = learned(clip, rehearsal)
-    report("telling head from tail")
+    progress("telling head from tail", 0, 0)
     turned = learned(clip, rehearsal.reversed())
     odds = (turned.result.energy - lesson.result.energy) / 2 + forward_odds(clip, rehearsal)
     return beginning_of(lesson if odds >= 0 else turned, abs(odds))
@@ -172,7 +173,7 @@ def first_state(clip: Clip, frame: int, generator: torch.Generator) -> FrameStat
     return done.state[[int(done.energy.argmin())]]
 
 
-def rehearse(clip: Clip, frame: int, state: FrameState, report: Report) -> Rehearsal:
+def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> Rehearsal:
     """Follow the animal through the frames that its body is learned from, both ways from the first."""
     settings = clip.settings
     taper = body_taper(clip, frame, average_body(settings.body, state.length[0]))
@@ -185,7 +186,7 @@ def rehearse(clip: Clip, frame: int, state: FrameState, report: Report) -> Rehea
         start = clip.carried(states[before], before, other)
         problem = focused(problem_of(clip, [other], taper, start, weights), start)
         states[other] = fit(problem, start, weights.iterations).state
-        report(f"rehearsing {len(states)} of {len(near)} frames")
+        progress("rehearsing", len(states), len(near))
     frames = sorted(states)
     return Rehearsal(frames, merged([states[other] for other in frames]))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,13 +15,10 @@ from midline3d.recording import Prepared, Recording, load_recording, prepare
 from midline3d.recording.prepare import fingerprint_of
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import FrameResult, Header, Result, locked
-from midline3d.tracking.begin import Beginning, begin
+from midline3d.tracking.begin import Beginning, Progress, begin
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked
 from midline3d.tracking.ways import track_ways
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
     """Follows the animal through the missing frames; returns the rig as it was refined."""
     generator = torch.Generator().manual_seed(job.seed)
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
-    beginning = begin(clip, generator, lambda doing: progress(doing, 0, 0))
+    beginning = begin(clip, generator, progress)
     _keep_body(job.out, beginning)
     result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
     clip, first = beginning.clip, beginning.frame
