@@ -247,11 +247,14 @@ def test_a_segment_that_is_not_whole_is_dropped(tmp_path: Path, damage: str) -> 
         (replace(HEADER, cameras=("cam0", "cam1", "left")), "cameras"),
         (replace(HEADER, seed=4), "seed 3, not 4"),
         (replace(HEADER, frames=(11, 12)), "the first is 10"),
+        (replace(HEADER, frames=(11, 12), inputs={"recording": "xx"}), "not 11:13"),
     ],
 )
 def test_another_run_is_refused(tmp_path: Path, other: Header, named: str) -> None:
     with Result.create(tmp_path, HEADER) as result:
         result.append(10, record(10))
+    with pytest.raises(InputError, match=named):
+        Result.check(tmp_path, other)
     with pytest.raises(InputError, match=named) as refusal:
         Result.resume(tmp_path, other)
     assert "another output folder" in str(refusal.value) and "\n" not in str(refusal.value)

@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 from midline3d import Job, Plan, Settings, evaluate_truth, open_result, reconstruct, simulate
+from midline3d.errors import InputError
 from midline3d.report import frame_figure, read_frame, telling_frame
 from midline3d.tracking.ways import follow_ways
 
@@ -101,6 +102,13 @@ def test_a_finished_run_is_not_done_again(recording: Path, result: Path) -> None
     told: list[str] = []
     reconstruct(Job(recording, result, SETTINGS), lambda doing, done, total: told.append(doing))
     assert not told
+
+
+def test_another_part_is_refused_before_the_crops_are_lost(recording: Path, result: Path) -> None:
+    before = (result / "crops" / "crops.npy").stat().st_mtime_ns
+    with pytest.raises(InputError, match=f"frames 0:{FRAMES}, not 1:3"):
+        reconstruct(Job(recording, result, SETTINGS, frames=(1, 3)), quiet)
+    assert (result / "crops" / "crops.npy").stat().st_mtime_ns == before
 
 
 def test_a_single_frame(recording: Path, tmp_path: Path) -> None:

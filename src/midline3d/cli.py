@@ -63,6 +63,8 @@ Where = Annotated[
     Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where torch sees it, else the CPU.")
 ]
 SettingsFile = Annotated[Path | None, typer.Option("--settings", metavar="FILE", help="A TOML file of settings.")]
+DRAWN = (".png", ".jpg", ".pdf", ".svg")
+"""Names of pictures that can be drawn."""
 Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output, for machines.")]
 
 
@@ -214,6 +216,9 @@ def check(
     from midline3d.settings import load_settings
 
     chosen = load_settings(settings)
+    if picture is not None and (picture.suffix.lower() not in DRAWN or not picture.absolute().parent.is_dir()):
+        kinds = ", ".join(DRAWN)
+        raise InputError(f"{picture}: no picture can be drawn there; give a name in {kinds}, in a folder that there is")
     pace = partial(frame_seconds, chosen)
     with _working("give the same command again") as tick:
         report = look(
@@ -299,7 +304,9 @@ def refine_cameras(
     console = Console()
     console.print(found.table())
     _say(console, {"the calibration": out})
-    console.print(f'Next: calibration = "{out.name}" in recording.toml, and reconstruct anew', highlight=False)
+    console.print(
+        f'Next: calibration = "{out.resolve()}" in recording.toml, and reconstruct into another folder', highlight=False
+    )
 
 
 @app.command()

@@ -146,6 +146,11 @@ def evaluate_truth(result: xr.Dataset | Path | str, truth: xr.Dataset | Path | s
     frames = np.intersect1d(result.frame.values, truth.frame.values)
     if not len(frames):
         raise InputError("the result and the truth have no frame in common; give the truth of this recording")
+    beyond = np.setdiff1d(result.frame.values, truth.frame.values)
+    if len(beyond):
+        raise InputError(
+            f"the truth ends before the result does (it has no frame {beyond[0]}); give the truth of this recording"
+        )
     result, truth = result.sel(frame=frames, camera=cameras), truth.sel(frame=frames, camera=cameras)
     seen = result.projection.transpose("frame", "camera", "keypoint", "image").values.astype(np.float64)
     true = truth.projection.transpose("frame", "camera", "keypoint", "image").values
@@ -291,6 +296,8 @@ def _read_clicks(path: Path, cameras: list[str]) -> list[tuple[int, str, float, 
                     f"{path}: the column '{missing[0]}' is missing; the columns are frame,camera,u,v,label"
                 )
             return [_click(row, f"{path}, line {table.line_num}", cameras) for row in table]
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is no text; give a CSV file with the columns frame,camera,u,v,label") from None
     except OSError as fault:
         raise InputError(f"{path}: cannot be read ({fault.strerror}); check the path") from None
 

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar
 from midline3d.errors import InputError
 
 Record = TypeVar("Record")
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+"""What pydantic calls a key that is not known."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,9 @@ def validated(record: type[Record], data: dict[str, Any], source: str) -> Record
     try:
         return pydantic.TypeAdapter(_strict(record)).validate_python(data)
     except pydantic.ValidationError as fault:
-        raise InputError(f"{source}: {_sentence(record, fault.errors()[0])}") from None
+        # A misspelt key first: what it should have been is then missing too.
+        faults = sorted(fault.errors(), key=lambda each: each["type"] not in _UNKNOWN)
+        raise InputError(f"{source}: {_sentence(record, faults[0])}") from None
 
 
 def load_settings(path: Path | None) -> Settings:
@@ -380,7 +384,7 @@ def _sentence(record: type, fault: Any) -> str:
         if isinstance(part, str) and isinstance(owner, type):
             owner = _section(owner, part) or owner
     name = ".".join(str(part) for part in place) or "the file"
-    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+    if fault["type"] in _UNKNOWN:
         known = ", ".join(item.name for item in dataclasses.fields(owner))
         return f"unknown key '{name}'; the known keys there are {known}"
     if fault["type"] in ("missing", "missing_argument"):

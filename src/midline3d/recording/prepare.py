@@ -51,7 +51,7 @@ def prepare(
     progress: called with the number of frames done and the number of all. frames: a part of the recording.
     """
     folder = Path(folder)
-    frames = _checked(frames, recording)
+    frames = chosen_frames(frames, recording)
     fingerprint = fingerprint_of(recording, settings, frames)
     if _fits(folder, fingerprint):
         return Prepared(folder, recording.calibration)
@@ -82,9 +82,12 @@ def fingerprint_of(recording: Recording, settings: LocatingSettings, frames: ran
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _checked(frames: range | None, recording: Recording) -> range:
+def chosen_frames(frames: range | None, recording: Recording) -> range:
+    """The frames asked for, all without; what the recording does not have is said in one sentence."""
     if frames is None:
         return range(recording.count)
+    if frames.stop <= frames.start:
+        raise InputError(f"frames {frames.start}:{frames.stop} were asked for, which is none; give first:beyond_last")
     if not 0 <= frames.start < frames.stop <= recording.count:
         raise InputError(
             f"frames {frames.start}:{frames.stop} were asked for, but the recording has 0:{recording.count}; "

@@ -78,6 +78,13 @@ class Result:
                 path.unlink()
         return result
 
+    @staticmethod
+    def check(folder: Path, header: Header) -> None:
+        """Complains if another run's result lies in the folder; nothing is touched."""
+        if (Path(folder) / MANIFEST).exists():
+            before, segments = _read_manifest(Path(folder))
+            _check_same_run(folder, before, header, {frame for segment in segments for frame in segment.frames})
+
     @classmethod
     def start(cls, folder: Path, header: Header) -> Result:
         """Resumes the result in the folder, or creates it."""
@@ -238,7 +245,10 @@ def _check_same_run(folder: Path, before: Header, now: Header, done: set[int]) -
         raise InputError(f"{folder} was begun with other settings ({changed[-1]}); {remedy}")
     for name in sorted(before.inputs.keys() | now.inputs.keys()):
         if before.inputs.get(name) != now.inputs.get(name):
-            raise InputError(f"{folder} was begun with another '{name}' (its content has changed); {remedy}")
+            if before.frames != now.frames:
+                then, here = (f"{frames[0]}:{frames[-1] + 1}" for frames in (before.frames, now.frames))
+                raise InputError(f"{folder} was begun with frames {then}, not {here}; {remedy}")
+            raise InputError(f"{folder} was begun with another {name}, or its files have changed since; {remedy}")
     for name in ("cameras", "keypoints", "fps", "seed"):
         if getattr(before, name) != getattr(now, name):
             raise InputError(

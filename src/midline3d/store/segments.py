@@ -99,6 +99,8 @@ def guard(folder: Path, write: Callable[[], object]) -> None:
             raise InputError(
                 f"{folder}: cannot be written to ({fault.strerror}); give another output folder"
             ) from fault
+        if fault.errno in (errno.EEXIST, errno.ENOTDIR):
+            raise InputError(f"{folder}: is a file, or lies in one; give a folder for the output") from fault
         raise
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from midline3d.errors import InputError
 from midline3d.synth.body import arc_length, resample
 from midline3d.synth.rig import Camera
 from midline3d.synth.scene import FPS, Plan, Scene, make_scene
@@ -26,6 +27,8 @@ def simulate(out: Path, plan: Plan | None = None, progress: Callable[[int, int],
     """
     scene = make_scene(plan or Plan())
     out = Path(out)
+    if out.is_dir() and any(out.iterdir()) and not (out / "truth.nc").exists():
+        raise InputError(f"{out}: holds files that are no simulated recording; give a new folder")
     out.mkdir(parents=True, exist_ok=True)
     total = len(scene.views) * scene.plan.frames
     done = 0

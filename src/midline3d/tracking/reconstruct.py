@@ -12,7 +12,7 @@ import torch
 from midline3d.calibration import save_calibration
 from midline3d.cameras import Cameras
 from midline3d.recording import Prepared, Recording, load_recording, prepare
-from midline3d.recording.prepare import fingerprint_of
+from midline3d.recording.prepare import chosen_frames, fingerprint_of
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import FrameResult, Header, Result, locked
 from midline3d.tracking.begin import Beginning, Progress, begin
@@ -44,7 +44,10 @@ def reconstruct(job: Job, progress: Progress) -> Path:
 
 
 def _reconstructed(job: Job, recording: Recording, progress: Progress) -> Path:
-    frames = range(*job.frames) if job.frames else None
+    frames = chosen_frames(range(*job.frames) if job.frames else None, recording)
+    header = _header(job, recording, frames)
+    # Before hours are spent, and before the crops of what lies there are written over.
+    Result.check(job.out, header)
     prepared = prepare(
         recording,
         job.settings.locating,
@@ -52,7 +55,6 @@ def _reconstructed(job: Job, recording: Recording, progress: Progress) -> Path:
         progress=lambda done, total: progress("locating the worm", done, total),
         frames=frames,
     )
-    header = _header(job, recording, prepared)
     with Result.start(job.out, header) as result:
         missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
         if missing:
@@ -99,12 +101,11 @@ def _keep_body(out: Path, beginning: Beginning) -> None:
     (out / "body.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
-def _header(job: Job, recording: Recording, prepared: Prepared) -> Header:
+def _header(job: Job, recording: Recording, span: range) -> Header:
     try:
         release = version("midline3d")
     except PackageNotFoundError:
         release = "0"
-    span = range(prepared.start, prepared.start + len(prepared))
     return Header(
         frames=tuple(span),
         fps=recording.fps,
