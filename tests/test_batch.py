@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from midline3d.bench import draw, drawn_clip, make_work, midline_error, pixels_of, table
+from midline3d.bench import draw, drawn_clip, make_work, midline_error, pixels_of, run_batch, table
 from midline3d.settings import Settings
 from midline3d.state import merged
 from midline3d.synth.scene import Plan
-from midline3d.tracking.batch import Reel, follow_all
+from midline3d.tracking.batch import Reel
 from midline3d.tracking.begin import Beginning, begin
 from midline3d.tracking.follow import Tracked, follow
 from midline3d.tracking.ways import follow_ways, track_ways
@@ -36,8 +36,7 @@ def beginning() -> Beginning:
 def test_slots_find_what_following_finds(beginning: Beginning) -> None:
     clip, ways = beginning.clip, Reel.ways(beginning)
     assert sorted(frame for way in ways for frame in way.frames) == list(range(FRAMES))
-    told: list[tuple[int, int]] = []
-    for way, found in zip(ways, follow_all(ways, CPU, lambda *done: told.append(done)), strict=True):
+    for way, found in zip(ways, run_batch(ways, CPU)[2], strict=True):
         tracked = [item.fit for item in follow(beginning, way.frames)]
         one_by_one = merged([fit.state for fit in tracked if fit is not None])
         assert len(one_by_one) == len(way.frames)
@@ -46,16 +45,15 @@ def test_slots_find_what_following_finds(beginning: Beginning) -> None:
         assert found.iterations.tolist() == [int(fit.iterations[0]) for fit in tracked if fit is not None]
         assert torch.allclose(found.shares, torch.cat([fit.shares for fit in tracked if fit is not None]), atol=1e-3)
         assert midline_error(clip, way.frames, found.state) < 0.5
-    assert told[-1] == (FRAMES, FRAMES)
 
 
 def test_a_slot_does_not_mind_its_neighbours(beginning: Beginning) -> None:
     """Neither those that finish earlier nor those that wait for a place."""
     way = max(Reel.ways(beginning), key=lambda way: len(way.frames))
     short = replace(way, frames=way.frames[:1])
-    (alone,) = follow_all([way], CPU)
-    alike = follow_all([way] * 5, CPU)
-    among = follow_all([short, way, way, way, short], CPU)
+    (alone,) = run_batch([way], CPU)[2]
+    alike = run_batch([way] * 5, CPU)[2]
+    among = run_batch([short, way, way, way, short], CPU)[2]
     for found, same in zip(among, alike, strict=True):
         done = len(found.iterations)
         assert torch.allclose(found.state.points, same.state.points[:done], atol=1e-6)
@@ -102,7 +100,7 @@ def test_clips_of_other_settings_are_refused(beginning: Beginning) -> None:
     other = replace(beginning.clip.settings, curve=replace(beginning.clip.settings.curve, nodes=30))
     strange = replace(way, beginning=replace(beginning, clip=replace(beginning.clip, settings=other)))
     with pytest.raises(ValueError, match="share their settings"):
-        follow_all([way, strange], CPU)
+        run_batch([way, strange], CPU)
 
 
 def test_the_work_of_the_benchmark_has_any_size(beginning: Beginning) -> None:

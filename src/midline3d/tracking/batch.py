@@ -37,8 +37,6 @@ from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import misfit
 
-WATCHED = 32
-"""Ticks between two looks at how far the slots have come, on a GPU."""
 RENEWED = 0.25
 """Share of the slots that may take a new frame in one tick: a frame takes six or so, more places would stay empty."""
 
@@ -292,22 +290,6 @@ class Batch:
         for index, offset in enumerate(places[:-1] - places[1:]):
             self.film.offset[row + index] = offset.float()
             self.film.steady[row + index] = known[index]
-
-
-@torch.no_grad()
-def follow_all(
-    reels: list[Reel], device: torch.device, progress: Callable[[int, int], None] | None = None
-) -> list[Fit]:
-    """All reels from their first frame to their last; `progress` is told the frames done and all there are."""
-    batch = Batch(reels, device)
-    total = sum(len(reel.frames) for reel in reels)
-    run, ticks = (record(batch), WATCHED) if device.type == "cuda" else (batch.tick, 1)
-    while batch.running():
-        for _ in range(ticks):
-            run()
-        if progress:
-            progress(sum(batch.done()), total)
-    return batch.followed()
 
 
 @torch.no_grad()

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from midline3d.tracking.batch import WATCHED, Batch, Reel, record
+from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.follow import Track, Tracked, follow
 
+WATCHED = 32
+"""Ticks between two looks at how far the slots have come, on a GPU."""
 STRETCH = 2000
 """Frames of a way that lie on the device at once: at three views of 200 px that is 240 MB."""
 
