@@ -19,8 +19,7 @@ from midline3d import curve
 from midline3d.calibration import Calibration
 from midline3d.cameras import Cameras, project, projection_jacobian, triangulate
 from midline3d.errors import InputError
-from midline3d.fitting.body import Body, Rig, learn
-from midline3d.fitting.second_order import focused
+from midline3d.fitting.body import Body, Rig, Shared, learn
 from midline3d.recording import load_recording
 from midline3d.settings import RefineSettings
 from midline3d.shapes import Float, Tensor
@@ -123,7 +122,7 @@ def _states(clip: Clip, dataset: xr.Dataset, rows: NDArray[np.int64], frames: li
     # The frames beyond the first are made by `rebuilt`.
     whole = first[:, None].expand(-1, points.shape[1], -1, -1)
     look = {name: torch.from_numpy(some[name].values) for name in ("shift", "sigma", "iota", "rho", "defocus")}
-    look["iota"] = look["iota"] * clip.settings.pixels.contrast
+    look["iota"] = look["iota"] * clip.contrast
     made = FrameState(points=points, frames=whole, curvature=curvature, length=length, **look)
     single = FrameState(**{name: value.float() for name, value in vars(made).items()})
     return single.rebuilt(torch.zeros(len(frames), dtype=torch.long))
@@ -141,7 +140,7 @@ def _adjusted(
         anchor = replace(states, shift=torch.zeros_like(states.shift))
         problem = problem_of(clip, frames, body_taper(clip, frames[0], body), anchor, weights)
         rig = Rig(clip.cameras, clip.centres(frames), clip.origins(frames))
-        found = learn(focused(problem, states), rig, states, body, prior, settings.iterations)
+        found = learn(problem, rig, states, Shared.unchanged(body, clip.cameras.count), prior, settings.iterations)
         clip, states, body = replace(clip, cameras=found.cameras), found.state, found.body
     return _centred(clip, frames, states)
 

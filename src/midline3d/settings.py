@@ -91,18 +91,15 @@ class CurveSettings:
 class PixelSettings:
     """How a render is held against the images."""
 
-    contrast: float = 10.0
-    """Brightness of the body's middle in r = log(1 + R) - log(1 + I). At 1 (the paper's) the residual is the plain
-    difference, and what the model gets wrong in the dark middle outweighs the whole faint tip; at 10 errors count
-    nearly in proportion, and the ends come out twice as exact."""
-    noise: float = 0.15
-    """Contrast is lowered until the noise, at that contrast, is no more than this: faint halos and noise about the tips
-    would draw the curve out."""
+    model_error: float = 0.6
+    """b of a pixel's standard deviation a + b I. With a measured in each view (its noise, and what the model gets wrong
+    of faint light), r = log(1 + b R / a) - log(1 + b I / a) has the same spread everywhere. The model is off by 0.1 to
+    0.2 of the light where the body is dark, but over patches of 15 to 30 px at once: as many independent errors would
+    have to be four or five times as large to say as little."""
     cutoff: float = 3e-3
     """Share of its peak under which a blob is cut."""
-    robust: float = 0.25
-    """c of Cauchy's loss, in units of r: dirt (r about 1.5) loses nearly all its pull, the worm's own misfit (0.2) not
-    much. At 0.4 dirt bends the curve twice as far, at 0.15 pointed tails come out shorter."""
+    robust: float = 1.0
+    """c of Cauchy's loss, in units of r: light that is wrong by more than a factor of e has less and less to say."""
     floor: float = 0.5
     """px: least width of a blob, a pixel's own."""
 
@@ -127,11 +124,6 @@ class SecondOrderSettings:
     """Of squared px of change of the relative shifts since the frame before."""
     keep_look: float = 0.3
     """Of squared change of log sigma, log iota, log rho (and of defocus, in px per mm) since the frame before."""
-    theta: float = 0.05
-    """Theta: share of a blob's peak within which the images count in full."""
-    outside: float = 0.1
-    """What the images count elsewhere: enough to draw a curve that has missed the animal, too little for a bubble to
-    draw one that has not."""
     keep_length: float = 3e4
     """Of squared change of log length, once the body has been learned: it is the animal's own."""
 

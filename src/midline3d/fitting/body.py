@@ -18,6 +18,11 @@ from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
 
+SETTLED = 0.01
+"""Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
+would stop long before the ends have found their place."""
+
+
 @dataclass(frozen=True)
 class Body:
     """The animal's own constants."""
@@ -77,6 +82,12 @@ class Shared:
     body: Float[Tensor, " number"]
     cameras: Float[Tensor, "camera 4"]
 
+    @staticmethod
+    def unchanged(body: Body, cameras: int) -> Shared:
+        """A body, and cameras as they were calibrated."""
+        numbers = body.numbers()
+        return Shared(numbers, numbers.new_zeros(cameras, 4))
+
     def moved(self, step: Float[Tensor, " shared"]) -> Shared:
         count = self.cameras.numel()
         turned = self.cameras + step[:count].view_as(self.cameras)
@@ -118,11 +129,11 @@ class _Point:
     energy: float
 
 
-def learn(problem: Problem, rig: Rig, state: FrameState, body: Body, prior: SharedPrior, iterations: int) -> Learned:
-    """The body, the cameras and all frames together, to convergence, by Levenberg-Marquardt."""
-    numbers = body.numbers()
-    cameras = torch.zeros(rig.cameras.count, 4, dtype=numbers.dtype, device=numbers.device)
-    here = _look(problem, rig, prior, Shared(numbers, cameras), state)
+def learn(
+    problem: Problem, rig: Rig, state: FrameState, shared: Shared, prior: SharedPrior, iterations: int
+) -> Learned:
+    """The body, the cameras and all frames together, to convergence, by Levenberg-Marquardt from where they stand."""
+    here = _look(problem, rig, prior, shared, state)
     damping, done = 1e-3, 0
     while done < iterations and damping < 1e4:
         done += 1
@@ -133,7 +144,7 @@ def learn(problem: Problem, rig: Rig, state: FrameState, body: Body, prior: Shar
             here, damping = there, max(damping * 0.2, 1e-7)
         else:
             damping *= 8
-        if 0 < gain < 1e-5 * here.energy:
+        if 0 < gain < SETTLED:
             break
     shared = here.shared
     whole = rig.refined(shared.cameras.double().cpu())

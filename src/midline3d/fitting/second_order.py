@@ -12,7 +12,7 @@ from midline3d.appearance import Look, Profile, optics
 from midline3d.cameras import project, scale
 from midline3d.fitting.normal import Basis, Layout, System, pixel_system
 from midline3d.fitting.views import Views
-from midline3d.rendering import Blobs, Objective, Products, products, render
+from midline3d.rendering import Objective, Products, products, render
 from midline3d.settings import SecondOrderSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, where
@@ -138,20 +138,6 @@ def rendered(problem: Problem, state: FrameState) -> Float[Tensor, "batch camera
     look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
     blobs = look.blobs(project(cameras, state.points, state.shift), state.rho)
     return render(blobs, problem.views.images, problem.objective.cutoff).image
-
-
-def focused(problem: Problem, state: FrameState) -> Problem:
-    """The problem with its images masked around a state (app. D): what lies far from it counts little.
-
-    Masked once and then fixed, so that a lower energy is a better fit. Every vertex counts alike and is as wide as the
-    body's middle: scaled by scores and tapered, as the paper's masks are, they would close over the faint tips first.
-    """
-    weights, images = problem.weights, problem.views.images
-    centre = project(problem.views.cameras, state.points, state.shift)
-    wide = state.sigma[..., None].expand(centre.shape[:-1])
-    cover = render(Blobs(centre, wide, torch.ones_like(wide), state.rho), images, problem.objective.cutoff).image
-    masked = scoring.masked(images, cover, weights.theta, weights.outside)
-    return replace(problem, views=replace(problem.views, images=masked))
 
 
 def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:

@@ -23,18 +23,16 @@ from midline3d.fitting.second_order import (
     Fit,
     Problem,
     evaluate,
-    focused,
     moved,
     normal_equations,
     solve,
 )
 from midline3d.fitting.views import Views
 from midline3d.rendering import Objective
-from midline3d.settings import Settings
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, merged
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip import Clip, balanced
 from midline3d.tracking.follow import misfit
 
 RENEWED = 0.25
@@ -76,8 +74,6 @@ class _Film:
     last: Int[Tensor, " slot"]
     dark: Float[Tensor, "slot camera 1 1"]
     gain: Float[Tensor, "slot camera 1 1"]
-    most: Float[Tensor, "slot 1 1 1"]
-    """Brightness at which images are cut."""
 
 
 class Batch:
@@ -85,8 +81,8 @@ class Batch:
 
     def __init__(self, reels: list[Reel], device: torch.device) -> None:
         clip = reels[0].beginning.clip
-        if any(_common(reel.beginning.clip.settings) != _common(clip.settings) for reel in reels):
-            raise ValueError("the clips of a batch must share their settings, the contrast aside")
+        if any(reel.beginning.clip.settings != clip.settings for reel in reels):
+            raise ValueError("the clips of a batch must share their settings")
         self.reels, self.device, self.settings = reels, device, clip.settings
         self.film = film = _film(reels, device)
         slots = len(reels)
@@ -186,7 +182,7 @@ class Batch:
         self.waiting |= settled & (self.frame <= self.film.last)
 
     def _renew(self) -> None:
-        """The next frame for the slots that wait, as many as one tick takes: images, cameras, start, mask."""
+        """The next frame for the slots that wait, as many as one tick takes: images, cameras, start."""
         film, slots = self.film, len(self.rows)
         rows = self.waiting.to(torch.int8).topk(self.renewed).indices if self.renewed < slots else self.rows
         due = self.waiting[rows]
@@ -199,8 +195,8 @@ class Batch:
         here, before = (
             self._unpacked(state[rows]).moved(film.offset[frame]) for state in (self._kept[:, :size], self._anchor)
         )
-        start, masked = self._start(rows, frame, here, before)
-        self._images[target] = masked
+        start, images = self._start(rows, frame, here, before)
+        self._images[target] = images
         self._kept[target, :size], self._anchor[target] = start, _packed(here)
         self.fresh[rows] |= due
         self.taken[rows] = torch.where(due, 0, self.taken[rows])
@@ -209,8 +205,7 @@ class Batch:
     def images(self, frame: Tensor, slot: Tensor) -> Float[Tensor, "frame camera height width"]:
         """Frames of the film at the brightness that their slots' clips ask for."""
         film = self.film
-        images = film.images[frame].float().sub_(film.dark[slot]).mul_(film.gain[slot])
-        return torch.minimum(images.clamp_(min=0), film.most[slot])
+        return balanced(film.images[frame].float().sub_(film.dark[slot]).mul_(film.gain[slot]))
 
     def part(self, slot: Tensor, frame: Tensor, images: Tensor, anchor: FrameState) -> Problem:
         """The problem of frames of the film, each as its slot sees it."""
@@ -227,7 +222,7 @@ class Batch:
 
     def _start(self, slot: Tensor, frame: Tensor, here: FrameState, before: FrameState) -> tuple[Tensor, Tensor]:
         """Where the animal was, or, where that fits better, where it was going: as `follow` starts a frame. And the
-        frame's images, masked around it."""
+        frame's images."""
         onward = replace(
             here,
             points=2 * here.points - before.points,
@@ -241,9 +236,7 @@ class Batch:
         both = self.part(slot.repeat(2), frame.repeat(2), images.repeat(2, 1, 1, 1), anchor)
         energy = evaluate(both, self._unpacked(starts)).energy
         further = self.film.steady[frame] & (energy[count:] < energy[:count])
-        start = torch.where(further[:, None], starts[count:], starts[:count])
-        once = replace(both, views=Views(images, _rows(both.views.cameras, count)))
-        return start, focused(once, self._unpacked(start)).views.images
+        return torch.where(further[:, None], starts[count:], starts[:count]), images
 
     def running(self) -> bool:
         """Whether any frame is left: the host waits for the device here."""
@@ -308,7 +301,7 @@ def record(batch: Batch) -> Callable[[], None]:
 
 
 def _film(reels: list[Reel], device: torch.device) -> _Film:
-    images, centre, translation, offset, steady, dark, gain, most = [], [], [], [], [], [], [], []
+    images, centre, translation, offset, steady, dark, gain = [], [], [], [], [], [], []
     for reel in reels:
         clip = reel.beginning.clip
         images.append(clip.pixels(reel.frames).to(device))
@@ -319,8 +312,7 @@ def _film(reels: list[Reel], device: torch.device) -> _Film:
         offset.append(places[:-1] - places[1:])
         steady.append(_steady([reel.at, reel.at, *reel.frames]))
         dark.append(torch.from_numpy(clip.prepared.offset))
-        gain.append(clip.settings.pixels.contrast / clip.brightness)
-        most.append(torch.tensor(2 * clip.settings.pixels.contrast))
+        gain.append(clip.contrast / clip.brightness)
     ends = torch.tensor([len(reel.frames) for reel in reels]).cumsum(0)
     first = torch.cat([torch.zeros(1, dtype=torch.long), ends[:-1]])
 
@@ -337,7 +329,6 @@ def _film(reels: list[Reel], device: torch.device) -> _Film:
         last=(ends - 1).to(device),
         dark=told(dark, torch.stack)[..., None, None],
         gain=told(gain, torch.stack)[..., None, None],
-        most=told(most, torch.stack)[..., None, None, None],
     )
 
 
@@ -347,14 +338,9 @@ def _steady(frames: list[int]) -> Bool[Tensor, " frame"]:
     return near[1:] & near[:-1]
 
 
-def _common(settings: Settings) -> Settings:
-    """The settings less the contrast, which follows each recording's noise."""
-    return replace(settings, pixels=replace(settings.pixels, contrast=0.0))
-
-
 def _widest(clips: list[Clip]) -> Bounds:
     """Bounds that hold for every clip: those of the intensity follow the contrast."""
-    own = [clip.bounds(clip.settings.pixels.contrast) for clip in clips]
+    own = [clip.bounds() for clip in clips]
     return replace(own[0], iota=(min(each.iota[0] for each in own), max(each.iota[1] for each in own)))
 
 
@@ -372,12 +358,6 @@ def _profiles(tapers: list[Profile], device: torch.device) -> Profile:
         sharp=stacked([taper.sharp for taper in tapers]),
         length=stacked([taper.length for taper in tapers]),
     )
-
-
-def _rows(cameras: Cameras, count: int) -> Cameras:
-    """The first frames' cameras."""
-    values = {name: value if name == "shift_basis" else value[:count] for name, value in vars(cameras).items()}
-    return Cameras(**values)
 
 
 def _packed(state: FrameState) -> Float[Tensor, "batch number"]:

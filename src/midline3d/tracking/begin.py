@@ -13,14 +13,14 @@ from midline3d.cameras import scale
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body, Learned, Rig, Shared, SharedPrior, learn
 from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, evaluate, fit, focused, rendered
+from midline3d.fitting.second_order import Problem, evaluate, fit, rendered
 from midline3d.fitting.start import first_guesses
 from midline3d.rendering import Objective
 from midline3d.settings import BodySettings, SecondOrderSettings, StartSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.halo import scattering
+from midline3d.tracking.veil import Veil, learn_veil
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
@@ -47,12 +47,12 @@ def problem_of(
     """The second-order problem of a batch of frames."""
     pixels, curve = clip.settings.pixels, clip.settings.curve
     return Problem(
-        views=clip.views(frames, pixels.contrast),
+        views=clip.views(frames),
         taper=taper,
         basis=spline_basis(curve.vertices, curve.nodes, torch.float32, clip.device),
         objective=Objective(pixels.cutoff, robust=pixels.robust),
         weights=weights,
-        bounds=clip.bounds(pixels.contrast),
+        bounds=clip.bounds(),
         anchor=anchor,
     )
 
@@ -79,15 +79,6 @@ class Lesson:
     misfit: float
     """Mean energy of the frames, their images unmasked, and their part of what the body's own prior costs."""
 
-    def halo(self) -> Float[Tensor, "camera k k"] | None:
-        """How the views scatter light, by what the images have beside the animal that was learned."""
-        clip, state = replace(self.clip, halo=None), self.result.state
-        taper = body_taper(clip, self.frames[0], self.result.body)
-        problem = problem_of(clip, self.frames, taper, state, clip.settings.second_order)
-        contrast = clip.settings.pixels.contrast
-        right = rendered(problem, state) / contrast
-        return scattering(problem.views.images / contrast, right, float(taper.sharp.mean()))
-
 
 def agreed(lessons: list[Lesson], settings: StartSettings) -> bool:
     """Whether the best have come to the same animal. Two may be wrong alike, where a coil hides itself for long."""
@@ -110,13 +101,6 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
         if agreed([lesson for _, lesson in tried], clip.settings.start):
             break
     rehearsal, lesson = tried[0]
-    for _ in range(clip.settings.body.rounds):
-        halo = lesson.halo()
-        if halo is None:
-            break
-        progress("learning the body without scattered light", 0, 0)
-        clip = replace(clip, halo=halo)
-        lesson = learned(clip, rehearsal)
     progress("telling head from tail", 0, 0)
     turned = learned(clip, rehearsal.reversed())
     odds = (turned.result.energy - lesson.result.energy) / 2 + forward_odds(clip, rehearsal)
@@ -140,7 +124,7 @@ def start_frames(clip: Clip, count: int) -> list[int]:
         )
     early = found[: clip.settings.body.span]
     some = sorted({early[round(place)] for place in np.linspace(0, len(early) - 1, 12)})
-    images = clip.views(some, 1.0).images
+    images = clip.plain_views(some).images
     weight = torch.where(images > 0.25, images, 0.0)
     size = images.shape[-1]
     place = torch.arange(size, dtype=images.dtype, device=images.device)
@@ -159,17 +143,17 @@ def start_frames(clip: Clip, count: int) -> list[int]:
 def first_state(clip: Clip, frame: int, generator: torch.Generator) -> FrameState:
     """The best of many random starts in one frame, fitted to the end as an average animal, either way round."""
     settings = clip.settings
-    unit = clip.views([frame], 1.0)
+    unit = clip.plain_views([frame])
     paper = PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min)
-    guesses, _ = first_guesses(unit, paper, settings, clip.bounds(1.0), generator)
+    guesses, _ = first_guesses(unit, paper, settings, clip.plain_bounds(), generator)
     best = guesses[slice(0, settings.start.polish)]
-    best = replace(best, iota=best.iota * settings.pixels.contrast)
+    best = replace(best, iota=best.iota * clip.contrast)
     taper = body_taper(clip, frame, average_body(settings.body, best.length[0]))
     free, most = replace(settings.second_order, keep_length=0.0), settings.second_order.first_iterations
     rough = fit(problem_of(clip, [frame] * len(best), taper, best, free), best, most)
     winner = rough.state[[int(rough.energy.argmin())]]
     ways = merged([winner, winner.reversed()])
-    done = fit(focused(problem_of(clip, [frame] * 2, taper, ways, free), ways), ways, most)
+    done = fit(problem_of(clip, [frame] * 2, taper, ways, free), ways, most)
     return done.state[[int(done.energy.argmin())]]
 
 
@@ -184,7 +168,7 @@ def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> R
     for other in near[1:]:
         before = min(states, key=lambda known: abs(known - other))
         start = clip.carried(states[before], before, other)
-        problem = focused(problem_of(clip, [other], taper, start, weights), start)
+        problem = problem_of(clip, [other], taper, start, weights)
         states[other] = fit(problem, start, weights.iterations).state
         progress("rehearsing", len(states), len(near))
     frames = sorted(states)
@@ -192,26 +176,52 @@ def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> R
 
 
 def learned(clip: Clip, rehearsal: Rehearsal) -> Lesson:
-    """The body and the cameras from a choice of the rehearsed frames."""
+    """The body, the cameras and what the views scatter, from a choice of the rehearsed frames."""
     settings, frames, states = clip.settings, rehearsal.frames, rehearsal.states
     count = min(settings.body.frames, len(frames))
     chosen = np.linspace(0, len(frames) - 1, count).round().astype(int).tolist()
-    some, start = [frames[place] for place in chosen], states[chosen]
+    some, state = [frames[place] for place in chosen], states[chosen]
     body = average_body(settings.body, states.length.median())
     free = replace(settings.second_order, keep_length=0.0)
-    problem = focused(problem_of(clip, some, body_taper(clip, some[0], body), start, free), start)
     rig = Rig(clip.cameras, clip.centres(some), clip.origins(some))
     prior = shared_prior(settings.body, body, count, clip.cameras.count)
-    result = learn(problem, rig, start, body, prior, settings.body.iterations)
+    shared = Shared.unchanged(body, clip.cameras.count)
+    for done in range(settings.body.rounds):
+        problem = problem_of(clip, some, body_taper(clip, some[0], body), state, free)
+        result = learn(problem, rig, state, shared, prior, settings.body.iterations)
+        shared, state = Shared(result.body.numbers(), result.change), result.state
+        if done + 1 < settings.body.rounds:
+            clip, state = remeasured(replace(clip, cameras=result.cameras), some, result)
+            clip = replace(clip, cameras=rig.cameras)
     clip = replace(clip, cameras=result.cameras)
     whole = problem_of(clip, some, body_taper(clip, some[0], result.body), result.state, free)
-    unlikely = prior.energy(Shared(result.body.numbers(), result.change)) / count
+    unlikely = prior.energy(shared) / count
     return Lesson(clip, some, result, float(evaluate(whole, result.state).energy.mean() + unlikely))
+
+
+def remeasured(clip: Clip, frames: list[int], result: Learned) -> tuple[Clip, FrameState]:
+    """The clip with the veil and the spread of faint light by what the body leaves over, and the states in its units."""
+    taper = body_taper(clip, frames[0], result.body)
+    problem = problem_of(clip, frames, taper, result.state, clip.settings.second_order)
+    unit = (clip.contrast / clip.brightness)[:, None, None]
+    drawn = rendered(problem, result.state) / unit
+    signal = clip.signal(frames)
+    spread = clip.error[:, None, None] + clip.settings.pixels.model_error * drawn
+    veil = learn_veil(signal, drawn, spread, float(taper.sharp.mean()))
+    left = (veil.removed(signal) - drawn).abs()
+    peak = drawn.amax((0, 2, 3))
+    error = []
+    for view in range(len(peak)):
+        beside = (drawn[:, view] > 0) & (drawn[:, view] < 0.15 * peak[view])
+        # What 68 % of the residuals stay under is a standard deviation that dirt does not move.
+        error.append(left[:, view][beside].quantile(0.68) if bool(beside.any()) else clip.error[view])
+    there = clip.measured(torch.stack(error), veil)
+    return there, replace(result.state, iota=result.state.iota * there.contrast / clip.contrast)
 
 
 def body_taper(clip: Clip, frame: int, body: Body) -> Profile:
     """The body as the views of a frame magnify it."""
-    views = clip.views([frame], 1.0)
+    views = clip.plain_views([frame])
     magnification = scale(views.cameras, torch.zeros(1, 1, 3, device=clip.device))[0]
     return body.profile(clip.settings.curve.vertices, magnification, clip.settings.pixels.floor)
 
@@ -233,7 +243,7 @@ def shared_prior(settings: BodySettings, body: Body, frames: int, cameras: int) 
     rig = ([settings.turn_spread] * 3 + [settings.magnification_spread]) * cameras
     # The length itself is free: any lies within a factor of e^10.
     spread = [*rig, *tissue, *head, *tail, *opacity, settings.depth_spread, settings.sharp_spread, 10.0]
-    weight = settings.sure * frames / torch.tensor(spread).to(middle).square()
+    weight = settings.sure / torch.tensor(spread).to(middle).square()
     return SharedPrior(torch.cat([torch.zeros(len(rig)).to(middle), middle]), weight)
 
 

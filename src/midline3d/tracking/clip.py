@@ -21,7 +21,7 @@ from midline3d.recording import Prepared
 from midline3d.settings import CurveSettings, Settings, validated
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
-from midline3d.tracking.halo import without
+from midline3d.tracking.veil import Veil
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,29 @@ class Clip:
 
     prepared: Prepared
     settings: Settings
-    """With the contrast that the recording's noise allows."""
     brightness: Float[Tensor, " camera"]
     """Signal of the body's middle in each view, in the crops' units."""
+    error: Float[Tensor, " camera"]
+    """a: standard deviation of faint light in each view, in the crops' units: its noise, and what the model misses."""
     cameras: Cameras
     """The whole rig, float64: the calibration's, or refined."""
     device: torch.device
-    halo: Float[Tensor, "camera k k"] | None = None
-    """How each view scatters light (see `tracking.halo`), where it does."""
+    veil: Veil | None = None
+    """How each view scatters light, once that has been learned."""
 
     @staticmethod
     def of(prepared: Prepared, settings: Settings, device: torch.device) -> Clip:
         brightness = _brightness(prepared)
-        noise = float((torch.from_numpy(prepared.noise) / brightness).max())
-        contrast = min(settings.pixels.contrast, max(1.0, settings.pixels.noise / max(noise, 1e-6)))
-        settings = replace(settings, pixels=replace(settings.pixels, contrast=contrast))
-        return Clip(prepared, settings, brightness.to(device), prepared.cameras, device)
+        error = least_error(torch.from_numpy(prepared.noise).float(), brightness)
+        return Clip(prepared, settings, brightness.to(device), error.to(device), prepared.cameras, device)
 
     def __len__(self) -> int:
         return len(self.prepared)
+
+    @property
+    def contrast(self) -> Float[Tensor, " camera"]:
+        """Brightness of the body's middle in the images that are fitted: b / a (see `PixelSettings.model_error`)."""
+        return self.settings.pixels.model_error * self.brightness / self.error
 
     @property
     def found(self) -> list[int]:
@@ -66,21 +70,40 @@ class Clip:
     def pixels(self, frames: list[int]) -> Tensor:
         """The crops, less what the views scatter, (batch, camera, w, w), 8 bits."""
         images = torch.from_numpy(np.stack([self.prepared[frame].images for frame in frames]))
-        if self.halo is None:
+        if self.veil is None:
             return images
         offset = torch.from_numpy(self.prepared.offset).float()[:, None, None]
-        return (without(images - offset, self.halo.cpu()) + offset).round().clamp(0, 255).to(torch.uint8)
+        return (self.veil.removed(images - offset) + offset).round().clamp(0, 255).to(torch.uint8)
 
-    def views(self, frames: list[int], contrast: float) -> Views:
-        """Images in which the body's middle has the brightness `contrast`, and their cameras."""
+    def signal(self, frames: list[int]) -> Float[Tensor, "batch camera w w"]:
+        """The crops as they were prepared, the veil and all, less their offset."""
+        images = torch.from_numpy(np.stack([self.prepared[frame].images for frame in frames])).to(self.device).float()
+        return images - torch.from_numpy(self.prepared.offset).to(images)[:, None, None]
+
+    def views(self, frames: list[int], contrast: Float[Tensor, " camera"] | None = None) -> Views:
+        """Images in which the body's middle has the brightness `contrast` (else the clip's own), and their cameras."""
+        contrast = self.contrast if contrast is None else contrast
         images = self.pixels(frames).to(self.device).float()
         offset = torch.from_numpy(self.prepared.offset).to(images)[:, None, None]
-        images = ((images - offset) / self.brightness[:, None, None]).clamp(0, 2) * contrast
+        images = balanced((images - offset) * (contrast / self.brightness)[:, None, None])
         cameras = self.cameras.local(self.centres(frames), self.origins(frames))
         return Views(images, cameras.to(torch.float32).to(self.device))
 
-    def bounds(self, contrast: float) -> Bounds:
-        return bounds_of(self.settings.curve, contrast)
+    def plain_views(self, frames: list[int]) -> Views:
+        """Images in which the body's middle has the brightness 1 and nothing is negative: the paper's."""
+        views = self.views(frames, torch.ones_like(self.brightness))
+        return replace(views, images=views.images.clamp(0, 2))
+
+    def bounds(self) -> Bounds:
+        return bounds_of(self.settings.curve, self.contrast)
+
+    def plain_bounds(self) -> Bounds:
+        return bounds_of(self.settings.curve, torch.ones_like(self.brightness))
+
+    def measured(self, error: Float[Tensor, " camera"], veil: Veil | None) -> Clip:
+        """The clip with another veil and another standard deviation of faint light, at least that of the noise."""
+        noise = torch.from_numpy(self.prepared.noise).to(error)
+        return replace(self, error=torch.maximum(error, least_error(noise, self.brightness)), veil=veil)
 
     def carried(self, state: FrameState, old: int, new: int) -> FrameState:
         """A state of frame `old` told in the local world of frame `new`."""
@@ -92,13 +115,23 @@ class Clip:
         return state.points.double().cpu() + self.centres(frames)[:, None]
 
 
-def bounds_of(curve: CurveSettings, contrast: float) -> Bounds:
+def balanced(images: Tensor) -> Tensor:
+    """Images whose log(1 + I) is odd in the signal: noise below 0 says as much as noise above it."""
+    return torch.where(images < 0, 1 / (1 - images) - 1, images)
+
+
+def least_error(noise: Float[Tensor, " camera"], brightness: Float[Tensor, " camera"]) -> Float[Tensor, " camera"]:
+    """The noise, or where there is hardly any a share of the body's signal: no model is better than that."""
+    return torch.maximum(noise, 0.01 * brightness)
+
+
+def bounds_of(curve: CurveSettings, contrast: Float[Tensor, " camera"]) -> Bounds:
     """What no parameter may leave where the body's middle has the brightness `contrast`."""
-    low, high = curve.iota
+    low, high = curve.iota[0] * float(contrast.min()), curve.iota[1] * float(contrast.max())
     return Bounds(
         length=curve.length,
         sigma=curve.sigma,
-        iota=(low * contrast, high * contrast),
+        iota=(low, high),
         rho=curve.rho,
         defocus=curve.defocus,
         circles=curve.circles,
@@ -112,9 +145,8 @@ def kept_clip(folder: Path, dataset: xr.Dataset) -> Clip:
         if not (folder / name).exists():
             raise InputError(f"{folder} has no {name}, which is needed here; reconstruct into a new folder")
     prepared = Prepared(folder / "crops", load_calibration(folder / "calibration.json"))
-    halo = _kept(folder)["halo"]
-    clip = Clip.of(prepared, settings, torch.device("cpu"))
-    return clip if halo is None else replace(clip, halo=torch.tensor(halo))
+    clip, kept = Clip.of(prepared, settings, torch.device("cpu")), _kept(folder)
+    return replace(clip, error=torch.tensor(kept["error"]), veil=Veil.of_json(kept["veil"]))
 
 
 def kept_body(folder: Path) -> Body:

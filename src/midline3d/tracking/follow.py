@@ -12,7 +12,7 @@ import torch
 from midline3d.appearance import PaperTaper
 from midline3d.cameras import project
 from midline3d.fitting.adam import Descent, descend
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused, rendered
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, rendered
 from midline3d.losses import Losses
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
@@ -87,7 +87,7 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> tuple[Fit, float]
         found = _descended(clip, frame, anchor)
         return found, float(misfit(problem, found.state))
     best = _best(problem, starts)
-    found = fit(focused(problem, best), best, weights.iterations)
+    found = fit(problem, best, weights.iterations)
     missed = float(misfit(problem, found.state))
     if missed <= clip.settings.tracking.suspect * track.level:
         return found, missed
@@ -95,20 +95,20 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> tuple[Fit, float]
     many = problem_of(clip, [frame] * len(others), beginning.taper, _repeated(anchor, len(others)), weights)
     tried = fit(many, others, 2 * weights.iterations)
     winner = tried.state[[int(tried.energy.argmin())]]
-    again = fit(focused(problem, winner), winner, weights.iterations)
+    again = fit(problem, winner, weights.iterations)
     other = float(misfit(problem, again.state))
     return (again, other) if other < missed else (found, missed)
 
 
 def _descended(clip: Clip, frame: int, start: FrameState) -> Fit:
     """The paper's way: Adam from the frame before, with its taper, masks and centre-shifts, on plain brightness."""
-    settings, contrast = clip.settings, clip.settings.pixels.contrast
+    settings, contrast = clip.settings, clip.contrast
     start = replace(start, iota=start.iota / contrast, defocus=torch.zeros_like(start.defocus))
     descent = Descent(
-        views=clip.views([frame], 1.0),
+        views=clip.plain_views([frame]),
         taper=PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min),
         weights=settings.losses,
-        bounds=clip.bounds(1.0),
+        bounds=clip.plain_bounds(),
         settings=settings.adam,
         cutoff=settings.pixels.cutoff,
         previous=start,
@@ -132,7 +132,7 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
         frames=2 * here.frames - before.frames,
         curvature=2 * here.curvature - before.curvature,
     )
-    return [here, onward.clamped(clip.bounds(clip.settings.pixels.contrast))]
+    return [here, onward.clamped(clip.bounds())]
 
 
 def _best(problem: Problem, starts: FrameState) -> FrameState:

@@ -96,7 +96,8 @@ def _keep_body(out: Path, beginning: Beginning) -> None:
         "length_mm": float(beginning.body.length),
         "head_odds": beginning.head_odds,
         "brightness": clip.brightness.tolist(),
-        "halo": None if clip.halo is None else clip.halo.tolist(),
+        "error": clip.error.tolist(),
+        "veil": None if clip.veil is None else clip.veil.as_json(),
     }
     (out / "body.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
 
@@ -124,7 +125,6 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
     if tracked.fit is None or tracked.projection is None:
         return FrameResult(tracked.status)
     state = tracked.fit.state
-    contrast = clip.settings.pixels.contrast
     return FrameResult(
         status=tracked.status,
         position=clip.world(state, [tracked.frame])[0].numpy(),
@@ -133,7 +133,7 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
         curvature=state.curvature[0].cpu().numpy(),
         length=float(state.length[0]),
         sigma=state.sigma[0].cpu().numpy(),
-        iota=(state.iota[0] / contrast).cpu().numpy(),
+        iota=(state.iota[0] / clip.contrast).cpu().numpy(),
         rho=state.rho[0].cpu().numpy(),
         defocus=state.defocus[0].cpu().numpy(),
         shift=state.shift[0].cpu().numpy(),

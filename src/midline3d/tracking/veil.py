@@ -1,0 +1,110 @@
+"""The veil: light that a view scatters beside the animal, as the wide part of its point spread.
+
+A lens, a dish and the gel throw a share of the light aside, round or to one side, so that the animal wears a faint ghost
+of itself. A curve fitted to it would be drawn towards it, and its ends out into it. What scatters is a view's own and
+stays the same, so it is learned once, together with the body. With V the scattering, an image is S + V * S of what a
+sharp view would show; S is found as I - V * (I - V * I), which is right to the third power of V.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch.nn.functional import avg_pool2d, conv2d, interpolate
+
+from midline3d.shapes import Float, Tensor
+
+RINGS = ((2.0, 8), (4.0, 12), (8.0, 12))
+"""How far the light goes, in widths of the sharp body, and in how many directions. Closer it is the body's own blur."""
+DAMPING = 0.01
+"""Of the least squares, as a share of their mean diagonal: neighbouring places tell nearly the same."""
+
+
+@dataclass(frozen=True)
+class Veil:
+    """How each view scatters light."""
+
+    kernel: Float[Tensor, "camera k k"]
+    """Shares of the light, in cells of `cell` px."""
+    cell: int
+
+    def removed(self, signal: Float[Tensor, "batch camera w w"]) -> Float[Tensor, "batch camera w w"]:
+        """The signal less what has been scattered."""
+        small = avg_pool2d(signal, self.cell, ceil_mode=True)
+        kernel = self.kernel.to(small)[:, None]
+        once = _spread(small, kernel)
+        ghost = once - _spread(once, kernel)
+        return signal - interpolate(ghost, size=signal.shape[-2:], mode="bilinear", align_corners=False)
+
+    def shares(self) -> list[float]:
+        """The share of the light that each view scatters."""
+        return self.kernel.sum((1, 2)).tolist()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"cell": self.cell, "kernel": self.kernel.tolist()}
+
+    @staticmethod
+    def of_json(content: dict[str, Any]) -> Veil:
+        return Veil(torch.tensor(content["kernel"]), int(content["cell"]))
+
+
+def learn_veil(
+    images: Float[Tensor, "batch camera w w"],
+    drawn: Float[Tensor, "batch camera w w"],
+    spread: Float[Tensor, "batch camera w w"],
+    width: float,
+) -> Veil:
+    """How each view scatters, by what its images have over what is drawn.
+
+    `spread` is the standard deviation of every pixel, in the images' units; `width` the body's sigma in perfect focus,
+    px. Non-negative least squares, reweighted by Cauchy's loss, because dirt beside the animal is none of its light.
+    """
+    cell = max(1, min(8, round(1.2 * width)))
+    images, drawn, spread = (avg_pool2d(each, cell, ceil_mode=True) for each in (images, drawn, spread))
+    basis = _basis(width / cell).to(images)
+    kernels = []
+    for view in range(images.shape[1]):
+        ghosts = conv2d(drawn[:, [view]], basis[:, None], padding=basis.shape[-1] // 2)
+        reached = ghosts.amax(1) > 1e-3 * float(drawn[:, view].amax())
+        more = (images - drawn)[:, view]
+        shares = _shares(ghosts.movedim(1, -1)[reached], more[reached], spread[:, view][reached])
+        kernels.append(torch.tensordot(shares, basis, 1))
+    return Veil(torch.stack(kernels), cell)
+
+
+def _spread(small: Tensor, kernel: Float[Tensor, "camera 1 k k"]) -> Tensor:
+    return conv2d(small, kernel, padding=kernel.shape[-1] // 2, groups=len(kernel))
+
+
+def _shares(
+    ghosts: Float[Tensor, "pixel place"], more: Float[Tensor, " pixel"], spread: Float[Tensor, " pixel"]
+) -> Float[Tensor, " place"]:
+    a = (ghosts / spread[:, None]).double().cpu().numpy()
+    b = (more / spread).double().cpu().numpy()
+    weight, shares = np.ones(len(b)), np.zeros(a.shape[1])
+    for _ in range(6):
+        square = (a * weight[:, None]).T @ a
+        damped = square + DAMPING * np.trace(square) / len(square) * np.eye(len(square))
+        factor = np.linalg.cholesky(damped + 1e-12 * np.eye(len(square)))
+        shares = nnls(factor.T, np.linalg.solve(factor, a.T @ (weight * b)))[0]
+        left = b - a @ shares
+        weight = 1 / (1 + (left / (1.5 * np.median(np.abs(left)) + 1e-9)) ** 2)
+    return torch.from_numpy(shares).to(ghosts)
+
+
+def _basis(width: float) -> Float[Tensor, "place k k"]:
+    """A round blur at every place of the rings, each of sum 1; further off it is wider."""
+    reach = int(np.ceil(width * RINGS[-1][0] * 1.9))
+    across = np.arange(-reach, reach + 1)
+    kernels = []
+    for far, count in RINGS:
+        blur = max(max(1.1, 0.45 * far) * width, 0.7)
+        for angle in 2 * np.pi * np.arange(count) / count:
+            row = np.exp(-((across - far * width * np.sin(angle)) ** 2) / (2 * blur**2))
+            column = np.exp(-((across - far * width * np.cos(angle)) ** 2) / (2 * blur**2))
+            kernels.append(np.outer(row, column) / (row.sum() * column.sum()))
+    return torch.from_numpy(np.stack(kernels))
