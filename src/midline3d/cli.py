@@ -138,11 +138,16 @@ def demo(
 @app.command()
 def simulate(
     out: Annotated[Path, typer.Argument(help="Folder to write the recording and its truth to.")],
-    preset: Annotated[str, typer.Option(help="clean, swim, blur, dirt, coil or hard.")] = "swim",
+    preset: Annotated[
+        str, typer.Option(help="clean, swim, blur, dirt, coil or hard; varied draws everything from the seed.")
+    ] = "swim",
+    family: Annotated[
+        str | None, typer.Option(help="Of the preset varied: fibre, veil, larva, ...; else the seed's turn.")
+    ] = None,
     frames: Annotated[int, typer.Option(help="How many.")] = 40,
     size: Annotated[int, typer.Option(help="Width and height of the pictures, px.")] = 512,
-    px_per_mm: Annotated[float, typer.Option(help="Magnification.")] = 130.0,
-    cameras: Annotated[int, typer.Option(help="How many.")] = 3,
+    px_per_mm: Annotated[float, typer.Option(help="Magnification; varied draws its own.")] = 130.0,
+    cameras: Annotated[int, typer.Option(help="How many; varied draws its own number.")] = 3,
     source: Annotated[Source, typer.Option(help="Lossless video, stack, or folder of pictures.")] = Source.avi,
     seed: Seed = 0,
 ) -> None:
@@ -150,7 +155,7 @@ def simulate(
     from midline3d.synth import Plan
     from midline3d.synth import simulate as draw
 
-    plan = Plan(preset, frames, size, px_per_mm, cameras, seed, source.value)
+    plan = Plan(preset, frames, size, px_per_mm, cameras, seed, source.value, family)
     plan.check()
     with _working("give the same command again") as tick:
         draw(out, plan, lambda done, total: tick("simulating", done, total))
