@@ -92,7 +92,7 @@ def posture(curves: Array, normals: Array, s: Array) -> Posture:
 
 
 def carried_normals(curves: Array) -> Array:
-    """(2, frame, node, 3) normals that turn as little as they can, along the body and at the head from frame to frame."""
+    """(2, frame, node, 3) normals that turn as little as they can, along the body and, at the head, over the frames."""
     tangent = np.gradient(curves, axis=1)
     tangent /= np.linalg.norm(tangent, axis=-1, keepdims=True)
     first = np.empty_like(curves)
