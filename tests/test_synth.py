@@ -45,7 +45,7 @@ def animal() -> tuple[Body, object]:
 
 
 def test_imports_nothing_of_the_renderer() -> None:
-    for path in Path(midline3d.synth.__file__).parent.glob("*.py"):
+    for path in Path(midline3d.synth.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("midline3d"):
                 assert node.module.split(".")[1] in ("synth", "errors"), f"{path.name} imports {node.module}"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from midline3d.calibration import load_calibration, save_calibration
     from midline3d.errors import InputError
     from midline3d.evaluate import evaluate_annotations, evaluate_truth
+    from midline3d.population import Exam, benchmark
     from midline3d.recording import load_recording
     from midline3d.refine import refine_cameras
     from midline3d.report import frame_figure
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "Exam": "population",
     "InputError": "errors",
     "Job": "tracking.reconstruct",
     "Plan": "synth",
     "Settings": "settings",
+    "benchmark": "population",
     "evaluate_annotations": "evaluate",
     "evaluate_truth": "evaluate",
     "frame_figure": "report",
@@ -42,11 +45,13 @@ _HOMES = {
 }
 
 __all__ = [
+    "Exam",
     "InputError",
     "Job",
     "Plan",
     "Settings",
     "__version__",
+    "benchmark",
     "evaluate_annotations",
     "evaluate_truth",
     "frame_figure",

@@ -58,6 +58,14 @@ class Source(StrEnum):
     png = "png"
 
 
+class Half(StrEnum):
+    """Which seeds a benchmark takes."""
+
+    tune = "tune"
+    judge = "judge"
+    all = "all"
+
+
 Seed = Annotated[int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0)]
 Where = Annotated[
     Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where torch sees it, else the CPU.")
@@ -138,11 +146,16 @@ def demo(
 @app.command()
 def simulate(
     out: Annotated[Path, typer.Argument(help="Folder to write the recording and its truth to.")],
-    preset: Annotated[str, typer.Option(help="clean, swim, blur, dirt, coil or hard.")] = "swim",
+    preset: Annotated[
+        str, typer.Option(help="clean, swim, blur, dirt, coil or hard; varied draws everything from the seed.")
+    ] = "swim",
+    family: Annotated[
+        str | None, typer.Option(help="Of the preset varied: fibre, veil, larva, ...; else the seed's turn.")
+    ] = None,
     frames: Annotated[int, typer.Option(help="How many.")] = 40,
     size: Annotated[int, typer.Option(help="Width and height of the pictures, px.")] = 512,
-    px_per_mm: Annotated[float, typer.Option(help="Magnification.")] = 130.0,
-    cameras: Annotated[int, typer.Option(help="How many.")] = 3,
+    px_per_mm: Annotated[float, typer.Option(help="Magnification; varied draws its own.")] = 130.0,
+    cameras: Annotated[int, typer.Option(help="How many; varied draws its own number.")] = 3,
     source: Annotated[Source, typer.Option(help="Lossless video, stack, or folder of pictures.")] = Source.avi,
     seed: Seed = 0,
 ) -> None:
@@ -150,7 +163,7 @@ def simulate(
     from midline3d.synth import Plan
     from midline3d.synth import simulate as draw
 
-    plan = Plan(preset, frames, size, px_per_mm, cameras, seed, source.value)
+    plan = Plan(preset, frames, size, px_per_mm, cameras, seed, source.value, family)
     plan.check()
     with _working("give the same command again") as tick:
         draw(out, plan, lambda done, total: tick("simulating", done, total))
@@ -356,6 +369,36 @@ def bench(
         _print_json(figures)
     else:
         Console().print(table(figures))
+
+
+@app.command()
+def benchmark(
+    out: Annotated[Path, typer.Argument(help="Folder for rows, table and figure; a benchmark begun there goes on.")],
+    recordings: Annotated[int, typer.Option(help="How many; 19 are one of every family.", min=1)] = 38,
+    jobs: Annotated[int | None, typer.Option(help="How many at once; else as many as there are cores.", min=1)] = None,
+    half: Annotated[Half, typer.Option(help="tune: even seeds; judge: odd ones.")] = Half.all,
+    frames: Annotated[int, typer.Option(help="Of each recording.")] = 40,
+    family: Annotated[str | None, typer.Option(help="Only this one: fibre, veil, larva, ...")] = None,
+    limit: Annotated[float, typer.Option(help="Seconds that one recording may take.")] = 600.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep recordings and results, in OUT/work.")] = False,
+    settings: SettingsFile = None,
+    as_json: Json = False,
+) -> None:
+    """How exact the method is: simulated recordings that differ in everything, side by side over the cores."""
+    from midline3d.population import Exam
+    from midline3d.population import benchmark as examine
+    from midline3d.settings import load_settings
+
+    exam = Exam(recordings, half.value, frames, family=family, limit=limit, settings=load_settings(settings))
+    with _working("the same command continues where this one stopped") as tick:
+        summary = examine(out, exam, jobs, keep, tick)
+    if as_json:
+        _print_json(summary.as_dict())
+        return
+    console = Console()
+    for table in summary.tables():
+        console.print(table)
+    _say(console, {"the figure": out / "benchmark.png", "all of it": out / "summary.json"})
 
 
 def _accuracy(figures: dict[str, Any]) -> Table:

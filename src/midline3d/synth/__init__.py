@@ -3,8 +3,9 @@
 The worm is a solid that absorbs light along the way of every ray; each part is blurred by its own distance from focus.
 """
 
+from midline3d.synth.families import FAMILIES, family_of
 from midline3d.synth.files import simulate
 from midline3d.synth.presets import PRESETS
-from midline3d.synth.scene import Plan
+from midline3d.synth.scene import VARIED, Plan
 
-__all__ = ["PRESETS", "Plan", "simulate"]
+__all__ = ["FAMILIES", "PRESETS", "VARIED", "Plan", "family_of", "simulate"]

@@ -36,6 +36,8 @@ class Habit:
     """Short pauses and reversals."""
     depth: float = 0.3
     """Bending out of the plane of the wave, as a share of the wave's."""
+    lift: float = 1.0
+    """How far the turns of a coil are lifted off each other: 0 is a coil in a plane."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Swimmer:
 
 
 def swimmer(habit: Habit, frames: int, fps: float, rng: np.random.Generator) -> Swimmer:
-    """A random animal of that habit, for a recording of so many frames."""
+    """A random animal of that habit, for a recording of so many frames; `fps` are those of the worm's own time."""
     steps = (frames - 1) * SUBSTEPS + 1
     wavelength = rng.uniform(0.6, 0.85)
     speed = wavelength * rng.uniform(0.55, 1.0) / (fps * SUBSTEPS)
@@ -117,8 +119,13 @@ def swimmer(habit: Habit, frames: int, fps: float, rng: np.random.Generator) -> 
     return Swimmer(track, clock, nod, drag=rng.uniform(5, 12))
 
 
-def swim(animal: Swimmer, length: float, room: float, nodes: int, rng: np.random.Generator) -> Array:
-    """Midlines (frame, node, 3) in mm, head first; the animal turns back when it strays further than `room` mm."""
+def swim(
+    animal: Swimmer, length: float, room: float, nodes: int, rng: np.random.Generator, every: int = SUBSTEPS
+) -> Array:
+    """Midlines (frame, node, 3) in mm, head first; the animal turns back when it strays further than `room` mm.
+
+    One midline for `every` so many steps: as it is, one a frame.
+    """
     start = rng.uniform(-0.25, 0.25, 3) * room
     facing = Rotation.random(rng=rng).as_matrix()
     steering = _Steering(animal.clock)
@@ -134,7 +141,7 @@ def swim(animal: Swimmer, length: float, room: float, nodes: int, rng: np.random
         start = start + length * facing @ move
         facing = facing @ Rotation.from_rotvec(turn).as_matrix()
         shape = after
-        if step % SUBSTEPS == 0:
+        if step % every == 0:
             curves.append(start + length * shape @ facing.T)
     return np.stack(curves)
 
@@ -190,7 +197,7 @@ def _stretches(habit: Habit, reach: float, rng: np.random.Generator) -> tuple[St
         sign, angle = rng.choice([-1.0, 1.0]), rng.uniform(0, 2 * np.pi)
         if habit.coils and (not habit.turns or rng.random() < 0.7):
             size, circles = rng.uniform(0.8, 1.2), rng.uniform(1.35, 1.9)
-            found.append(Stretch(x, x + size, 2 * np.pi * circles, sign * rng.uniform(2.0, 3.5), angle))
+            found.append(Stretch(x, x + size, 2 * np.pi * circles, habit.lift * sign * rng.uniform(2.0, 3.5), angle))
         else:
             size = rng.uniform(0.45, 0.6)
             found.append(Stretch(x, x + size, rng.uniform(7.5, 9.5), sign * rng.uniform(0.3, 1.2), angle))

@@ -83,12 +83,12 @@ def worm_density(camera: Camera, lens: Lens, solid: Solid, curve: Array, shift: 
         weight = np.where(place == index, 1 - share, 0) + np.where(place == index - 1, share, 0)
         used = weight > 0
         if used.any():
-            drops = _splat(image[used] - low, density[used] * weight[used, None], total.shape)
+            drops = splat(image[used] - low, density[used] * weight[used, None], total.shape)
             total += cv2.GaussianBlur(drops, (0, 0), float(level), borderType=cv2.BORDER_CONSTANT)
-    return _paste(total, low, camera.size)
+    return paste(total, low, camera.size)
 
 
-def _splat(points: Array, weight: Array, shape: tuple[int, ...]) -> Image:
+def splat(points: Array, weight: Array, shape: tuple[int, ...]) -> Image:
     """Sum of the weights, each shared among the four pixels around its point (u, v)."""
     u, v = points[..., 0].ravel(), points[..., 1].ravel()
     weight = weight.ravel()
@@ -103,7 +103,7 @@ def _splat(points: Array, weight: Array, shape: tuple[int, ...]) -> Image:
     return total.reshape(shape).astype(np.float32)
 
 
-def _paste(window: Image, low: NDArray[np.int64], size: int) -> Image:
+def paste(window: Image, low: NDArray[np.int64], size: int) -> Image:
     """The window, whose first pixel lies at `low` (u, v), in a picture of (size, size)."""
     picture = np.zeros((size, size), np.float32)
     u, v = low

@@ -77,9 +77,14 @@ def make_rig(count: int, size: int, px_per_mm: float, rng: np.random.Generator) 
     return tuple(rig)
 
 
-def miscalibrate(rig: tuple[Camera, ...], error: float, rng: np.random.Generator) -> tuple[Camera, ...]:
-    """The calibration handed to the user: each camera off by `error` px rms over the field of view."""
-    return tuple(_miscalibrated(camera, error, rng) for camera in rig)
+def miscalibrate(
+    rig: tuple[Camera, ...], error: float, rng: np.random.Generator, warp: float = 0.0
+) -> tuple[Camera, ...]:
+    """The calibration handed to the user: each camera off by `error` px rms over the field of view.
+
+    `warp` is how much of that lies in the distortion, against pose, focal length and principal point.
+    """
+    return tuple(_miscalibrated(camera, error, rng, warp) for camera in rig)
 
 
 def reprojection_error(camera: Camera, other: Camera) -> float:
@@ -89,13 +94,15 @@ def reprojection_error(camera: Camera, other: Camera) -> float:
     return float(np.sqrt(np.square(camera.project(grid) - other.project(grid)).sum(-1).mean()))
 
 
-def _miscalibrated(camera: Camera, error: float, rng: np.random.Generator) -> Camera:
+def _miscalibrated(camera: Camera, error: float, rng: np.random.Generator, warp: float) -> Camera:
     if error == 0:
         return camera
     field = 0.2 * camera.size
     turn, move, shift = rng.normal(0, 0.5 / field, 3), rng.normal(0, 0.6, 2), rng.normal(0, 0.6, 2)
     zoom = rng.normal(0, 0.3 / field)
     scale = camera.translation[2] / camera.matrix[0, 0]
+    edge = camera.size / 2 / camera.matrix[0, 0]
+    radial = warp * rng.normal() / (camera.matrix[0, 0] * edge**3) if warp else 0.0
 
     def wrong_by(amount: float) -> Camera:
         matrix = camera.matrix.copy()
@@ -103,7 +110,8 @@ def _miscalibrated(camera: Camera, error: float, rng: np.random.Generator) -> Ca
         matrix[:2, 2] += amount * shift
         rotation = Rotation.from_rotvec(amount * turn).as_matrix() @ camera.rotation
         translation = camera.translation + amount * scale * np.array([*move, 0])
-        return replace(camera, matrix=matrix, rotation=rotation, translation=translation)
+        distortions = camera.distortions + amount * radial * np.eye(5)[0]
+        return replace(camera, matrix=matrix, distortions=distortions, rotation=rotation, translation=translation)
 
     amount = error
     for _ in range(4):  # the error is nearly proportional to the amount

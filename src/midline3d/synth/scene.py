@@ -13,6 +13,7 @@ from scipy.ndimage import gaussian_filter1d
 from midline3d.errors import InputError
 from midline3d.synth.body import Body, Solid, fill
 from midline3d.synth.dirt import Thing, scatter, shifted, still_picture
+from midline3d.synth.families import FAMILIES
 from midline3d.synth.gait import clearance, swim, swimmer
 from midline3d.synth.optics import Lens, Sensor, uneven_light, worm_density
 from midline3d.synth.presets import PRESETS, Preset
@@ -23,6 +24,10 @@ Array = NDArray[np.float64]
 FPS = 25.0
 NODES = 401
 """Nodes of the midline that is moved and drawn."""
+VARIED = "varied"
+"""The preset that draws everything from the seed (`synth.varied`)."""
+SMALLEST = 200
+"""px, the least width of a varied recording's pictures."""
 BORDER = 8
 """px around the still scenery, so that it can shake."""
 
@@ -32,6 +37,7 @@ class Plan:
     """What to simulate."""
 
     preset: str = "swim"
+    """One of `PRESETS`, or varied: then the seed decides magnification, cameras and much else."""
     frames: int = 40
     size: int = 512
     """Width and height of the pictures, px."""
@@ -40,17 +46,28 @@ class Plan:
     seed: int = 0
     source: Literal["avi", "npy", "png"] = "avi"
     """How each camera's pictures are kept: a lossless video, a stack, or a folder of pictures."""
+    family: str | None = None
+    """Of a varied recording; as it is, the one that is this seed's turn."""
 
     def check(self) -> None:
         """Says in one sentence what cannot be simulated."""
-        if self.preset not in PRESETS:
-            raise InputError(f"preset is '{self.preset}'; choose one of {', '.join(PRESETS)}")
+        if self.preset not in (*PRESETS, VARIED):
+            raise InputError(f"preset is '{self.preset}'; choose one of {', '.join((*PRESETS, VARIED))}")
+        if self.family is not None and (self.preset != VARIED or self.family not in FAMILIES):
+            raise InputError(
+                f"family is '{self.family}' and preset '{self.preset}'; families are those of the preset {VARIED}: "
+                + ", ".join(FAMILIES)
+            )
         if self.source not in ("avi", "npy", "png"):
             raise InputError(f"source is '{self.source}'; choose avi, npy or png")
         if not 2 <= self.cameras <= MOST_CAMERAS:
             raise InputError(f"cameras is {self.cameras}; choose 2 to {MOST_CAMERAS}")
         if self.frames < 1:
             raise InputError(f"frames is {self.frames}; ask for one at least")
+        if self.preset == VARIED:
+            if self.size < SMALLEST:
+                raise InputError(f"size is {self.size} px; a varied recording needs {SMALLEST} px or more")
+            return
         if not self.px_per_mm > 0 or self.size < 2 * self.px_per_mm:
             raise InputError(
                 f"size is {self.size} px at {self.px_per_mm:g} px/mm, less than two worms' lengths; "
@@ -86,6 +103,7 @@ class Scene:
     """The cameras as handed to the user, with their errors."""
     noise: tuple[int, ...]
     """Seeds of the frames' noise, so that any frame can be drawn by itself."""
+    fps: float = FPS
 
     def picture(self, frame: int, view: int) -> NDArray[np.uint8]:
         """What one camera records in one frame."""
@@ -104,7 +122,7 @@ class Scene:
 
 
 def make_scene(plan: Plan) -> Scene:
-    """Draws a recording's animal, motion, rig and medium from its seed."""
+    """Draws a recording's animal, motion, rig and medium from its seed, for all presets but the varied one."""
     plan.check()
     preset = PRESETS[plan.preset]
     seeds = np.random.default_rng([plan.seed, list(PRESETS).index(plan.preset)]).spawn(5)
