@@ -25,7 +25,7 @@ from midline3d.settings import RefineSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.store import open_result
-from midline3d.tracking.begin import body_taper, problem_of, shared_prior
+from midline3d.tracking.learning import body_taper, problem_of, shared_prior
 from midline3d.tracking.clip import Clip, kept_body, kept_clip
 from midline3d.tracking.reconstruct import Job, Progress, reconstruct
 
@@ -133,7 +133,7 @@ def _adjusted(
 ) -> tuple[Clip, FrameState]:
     """The clip with better cameras, and the frames as those see them."""
     weights = replace(clip.settings.second_order, keep_length=0.0, keep_shift=settings.keep_shift)
-    prior = shared_prior(clip.settings.body, body, len(frames), clip.cameras.count)
+    prior = shared_prior(clip.settings, body, clip.cameras.count)
     for done in range(settings.rounds):
         progress(f"adjusting the cameras to {len(frames)} frames", done, settings.rounds)
         clip, states = _centred(clip, frames, states)

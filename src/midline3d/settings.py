@@ -190,26 +190,27 @@ class LossWeights:
 
 @dataclass(frozen=True)
 class StartSettings:
-    """The first frame: random starts in one batch, the best kept."""
+    """The beginning: random starts of several frames in one batch, the best kept."""
 
     starts: int = 12
-    """In an open posture two thirds of them reach the best minimum, in a tight coil a quarter: then 12 fail together
-    once in thirty."""
-    steps: int = 240
-    warm_up: int = 140
+    """Of each frame. In an open posture two thirds of them reach the best minimum, in a tight coil a quarter: then 12
+    fail together once in thirty."""
+    steps: int = 200
+    warm_up: int = 120
     """Steps over which the least length grows to its final value."""
-    length: float = 0.3
-    """mm, of the straight line that each begins as."""
-    tries: int = 6
-    """Frames that are begun from at most, each with starts and a body of its own, until the best agree; the one that
-    explains its frames best is kept. In one frame an end may catch hold of a bubble, or a coil be folded the wrong
-    way, and not in another."""
-    agreeing: int = 3
-    """How many must come to the same animal."""
-    agreement: float = 0.01
-    """Share within which lengths and misfits are the same."""
-    polish: int = 4
-    """Best starts that are then fitted to the end, head and tail either way."""
+    length: float = 0.27
+    """Of the worm's length by its silhouette: of the straight line that each begins as."""
+    longest: float = 1.15
+    """Of the same: the least length at the end of the warm-up. Too long rather than too short: a short curve is
+    content with a part of the body, a long one is shortened by what it draws in vain."""
+    pairs: int = 3
+    """Places of the recording, far apart, at each of which two frames are begun from."""
+    apart: int = 6
+    """Frames between the two: followed from one to the other, the curves must meet."""
+    polish: int = 3
+    """Best starts of each frame that are then fitted to the end."""
+    rounds: int = 3
+    """Times that other places are tried where no pair agrees."""
 
 
 @dataclass(frozen=True)
@@ -217,15 +218,15 @@ class BodySettings:
     """Learning the animal's own constants: where they lie before any image is seen, and how surely."""
 
     frames: int = 16
-    """Learned from at most so many, spread evenly over the first `span`."""
-    span: int = 90
+    """Learned from at most so many, spread evenly over `span`."""
+    span: int = 48
     """Frames tracked for learning before the recording itself is: they show the animal from many sides."""
     iterations: int = 30
-    rounds: int = 3
-    """Times that scattered light is looked for and the body learned without it, where there is any."""
-    sure: float = 0.04
-    """Weight of the priors: a standard deviation costs as much as 0.4 of squared residual in every frame. What the
-    model gets wrong is no noise that averages out over frames: with weaker priors it pulls at the tips."""
+    """At most."""
+    first_iterations: int = 8
+    """Before the veil and the spread of faint light are measured by what the body leaves over."""
+    rounds: int = 2
+    """Times that they are measured."""
     head_share: float = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""

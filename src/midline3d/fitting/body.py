@@ -37,6 +37,23 @@ class Body:
         """The taper in views of the given magnifications (px per mm)."""
         return Profile(self.shape, self.sharp * scale, self.length * scale, vertices, floor)
 
+    def reversed(self) -> Body:
+        """The same body read from the other end."""
+        shape = self.shape
+        return replace(
+            self,
+            shape=Shape(
+                head_share=shape.tail_share,
+                head_bluntness=shape.tail_bluntness,
+                tail_share=shape.head_share,
+                tail_bluntness=shape.head_bluntness,
+                head_opacity=shape.tail_opacity,
+                tail_opacity=shape.head_opacity,
+                depth=shape.depth,
+                tissue=shape.tissue.flip(-1),
+            ),
+        )
+
     def numbers(self) -> Float[Tensor, " number"]:
         """All constants, as logarithms: the tissue's, the tapers', the sharp width, the length."""
         *tapers, tissue = (getattr(self.shape, item.name) for item in fields(Shape))

@@ -17,7 +17,8 @@ from midline3d.losses import Losses
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.store import Status
-from midline3d.tracking.begin import Beginning, problem_of
+from midline3d.tracking.begin import Beginning
+from midline3d.tracking.learning import problem_of
 from midline3d.tracking.clip import Clip
 
 

@@ -1,0 +1,123 @@
+"""What the images say to a curve, view by view: light that it explains, light that it leaves over, light that it lacks.
+
+All in units that do not depend on the recording: brightness in that of the body's middle, areas in squares of the body's
+width, doubt in standard deviations of what the view's noise and the model's own error allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
+
+from midline3d.cameras import project
+from midline3d.fitting.second_order import Problem, rendered
+from midline3d.shapes import Float, Tensor
+from midline3d.state import FrameState
+
+FAINT = 0.12
+"""Of the body's brightness: light under it belongs to the veil's leftovers and to blur, and is not counted."""
+DOUBT = 3.0
+"""Standard deviations of the noise, averaged over 3 x 3 px, under which light is not counted either."""
+SLACK = 1.6
+"""Factor by which brightness may be wrong before it counts as left over or lacking: texture, granules, focus."""
+BRIGHTEST = 1.3
+"""Where the body crosses itself its light adds up: cut there."""
+REACH = 2.5
+"""Widths of the body around the curve within which light that nothing explains counts as the animal's."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of a batch of frames."""
+
+    explained: Float[Tensor, "batch camera"]
+    """Light that image and render have in common, as a share of what either has, around the curve."""
+    unexplained: Float[Tensor, "batch camera"]
+    """Light around the curve that nothing draws, in pieces of the body as long as it is wide."""
+    unbacked: Float[Tensor, "batch camera"]
+    """What is drawn where there is no light, in the same pieces."""
+    beyond: Float[Tensor, "batch 2"]
+    """Light beyond the head and the tail, straight on by a width and a half: in the view that has the least of it, of the
+    body's brightness."""
+    border: Float[Tensor, "batch camera"]
+    """Share of the vertices that lie outside the crop."""
+    confidence: Float[Tensor, "batch vertex"]
+    """Probability that half of the light that is drawn at the vertex is there in all views."""
+
+    def __getitem__(self, index: list[int]) -> Evidence:
+        return Evidence(**{name: value[index] for name, value in vars(self).items()})
+
+    def cpu(self) -> Evidence:
+        return Evidence(**{name: value.cpu() for name, value in vars(self).items()})
+
+
+@torch.no_grad()
+def evidence(problem: Problem, state: FrameState, contrast: Float[Tensor, " camera"]) -> Evidence:
+    """The evidence for states; `contrast`: the brightness of the body's middle in the problem's images."""
+    unit = contrast[:, None, None]
+    # Back from the balanced images to what is linear in light.
+    raw = problem.views.images
+    light = torch.where(raw < 0, 1 - 1 / (1 + raw), raw) / unit
+    drawn = rendered(problem, state) / unit
+    light, drawn = (avg_pool2d(each, 3, stride=1, padding=1, count_include_pad=False) for each in (light, drawn))
+    noise = 0.6 / contrast / 2.2
+    least = torch.clamp(DOUBT * noise, min=FAINT)[:, None, None]
+    light, drawn = light.clamp(-1, BRIGHTEST), drawn.clamp(max=BRIGHTEST)
+    width = 2.4 * problem.taper.sharp.clamp(min=0.8).expand(len(state), -1)
+    near = _around(drawn > FAINT, width, REACH)
+    counted = near & (torch.maximum(light, drawn) > least)
+    common = torch.where(counted, torch.minimum(light, drawn).clamp(min=0), 0.0).sum((2, 3))
+    either = torch.where(counted, torch.maximum(light, drawn), 0.0).sum((2, 3))
+    piece = width.square()
+    over = torch.where(near, (light - SLACK * drawn - least).clamp(min=0), 0.0).sum((2, 3)) / piece
+    lacking = (drawn / SLACK - light - least).clamp(min=0).sum((2, 3)) / piece
+    seen = project(problem.views.cameras, state.points, state.shift)
+    size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
+    outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
+    return Evidence(
+        explained=common / either.clamp(min=1e-6),
+        unexplained=over,
+        unbacked=lacking,
+        beyond=_beyond(light, seen, width),
+        border=outside,
+        confidence=_confidence(light, drawn, seen, noise),
+    )
+
+
+def _around(body: Tensor, width: Tensor, reach: float) -> Tensor:
+    radius = max(1, round(float(width.mean()) * reach))
+    grown = body.float()
+    # A square of 2 radius + 1, in two passes of one dimension.
+    grown = max_pool2d(grown, (2 * radius + 1, 1), stride=1, padding=(radius, 0))
+    return max_pool2d(grown, (1, 2 * radius + 1), stride=1, padding=(0, radius)) > 0
+
+
+def _at(images: Float[Tensor, "batch camera h w"], places: Float[Tensor, "batch camera place 2"]) -> Tensor:
+    """Images at places (px), 0 outside."""
+    batch, cameras, height, width = images.shape
+    size = torch.tensor([width, height], device=places.device, dtype=places.dtype)
+    grid = 2 * places / (size - 1).clamp(min=1) - 1
+    flat = grid_sample(images.flatten(0, 1)[:, None], grid.flatten(0, 1)[:, None], align_corners=True)
+    return flat.view(batch, cameras, -1)
+
+
+def _beyond(light: Tensor, seen: Float[Tensor, "batch camera vertex 2"], width: Tensor) -> Float[Tensor, "batch 2"]:
+    ends = []
+    count = seen.shape[2]
+    inner = max(1, count // 16)
+    for end, before in ((0, inner), (count - 1, count - 1 - inner)):
+        way = seen[:, :, end] - seen[:, :, before]
+        way = way / way.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+        steps = torch.linspace(1.0, 2.0, 4, device=seen.device)[None, None, :, None] * width[..., None, None]
+        ends.append(_at(light, seen[:, :, end, None] + way[:, :, None] * steps).mean(-1).amin(1))
+    return torch.stack(ends, -1)
+
+
+def _confidence(light: Tensor, drawn: Tensor, seen: Tensor, noise: Tensor) -> Float[Tensor, "batch vertex"]:
+    there, wanted = _at(light, seen), _at(drawn, seen)
+    spread = (noise[:, None].square() + (0.2 * wanted).square()).sqrt()
+    doubt = (there - wanted / 2) / spread.clamp(min=1e-6)
+    inside = torch.nan_to_num(torch.special.ndtr(doubt), nan=0.0)
+    return inside.amin(1)

@@ -1,0 +1,149 @@
+"""Learning the animal, its cameras and what the views do to its light, from frames in which it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from midline3d.appearance import KNOTS, Profile
+from midline3d.cameras import scale
+from midline3d.fitting.body import Body, Learned, Rig, Shared, SharedPrior, learn
+from midline3d.fitting.normal import spline_basis
+from midline3d.fitting.second_order import Problem, rendered
+from midline3d.rendering import Objective
+from midline3d.settings import BodySettings, SecondOrderSettings, Settings
+from midline3d.shapes import Float, Tensor
+from midline3d.state import FrameState
+from midline3d.tracking.clip import Clip
+from midline3d.tracking.veil import learn_veil
+
+
+def problem_of(
+    clip: Clip, frames: list[int], taper: Profile, anchor: FrameState, weights: SecondOrderSettings
+) -> Problem:
+    """The second-order problem of a batch of frames."""
+    pixels, curve = clip.settings.pixels, clip.settings.curve
+    return Problem(
+        views=clip.views(frames),
+        taper=taper,
+        basis=spline_basis(curve.vertices, curve.nodes, torch.float32, clip.device),
+        objective=Objective(pixels.cutoff, robust=pixels.robust),
+        weights=weights,
+        bounds=clip.bounds(),
+        anchor=anchor,
+    )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Frames that the animal was followed through to learn from, and its states there."""
+
+    frames: list[int]
+    states: FrameState
+
+    def spread(self, count: int) -> Sample:
+        """At most `count` of them, evenly spread."""
+        chosen = np.linspace(0, len(self.frames) - 1, min(count, len(self.frames))).round().astype(int).tolist()
+        return Sample([self.frames[place] for place in chosen], self.states[chosen])
+
+
+@dataclass(frozen=True)
+class Animal:
+    """What a sample of frames has taught, keypoint 0 taken for the head."""
+
+    clip: Clip
+    """With the cameras refined, the veil and the spread of faint light measured."""
+    sample: Sample
+    body: Body
+    change: Float[Tensor, "camera 4"]
+    """Of the cameras, against the calibration."""
+    energy: float
+    """Of all the sample's frames, and what the body's own prior costs."""
+
+
+def nat(settings: Settings) -> float:
+    """The energy that is worth a factor of e in likelihood: r^2 / (2 b^2) for every pixel."""
+    return 2 * settings.second_order.pixels * settings.pixels.model_error**2
+
+
+def learned(clip: Clip, sample: Sample) -> Animal:
+    """The body, the cameras, the veil and the spread of faint light, from nothing but a sample of frames."""
+    settings = clip.settings
+    body = average_body(settings.body, sample.states.length.median())
+    animal = Animal(clip, sample, body, Shared.unchanged(body, clip.cameras.count).cameras, np.inf)
+    for _ in range(settings.body.rounds):
+        animal = remeasured(_fitted(clip, animal, settings.body.first_iterations))
+    return _fitted(clip, animal, settings.body.iterations)
+
+
+def turned(clip: Clip, animal: Animal) -> Animal:
+    """The same animal read from the other end, and learned again from there."""
+    sample = Sample(animal.sample.frames, animal.sample.states.reversed())
+    return _fitted(clip, replace(animal, sample=sample, body=animal.body.reversed()), clip.settings.body.iterations)
+
+
+def _fitted(clip: Clip, animal: Animal, iterations: int) -> Animal:
+    """Body, cameras and frames together from where they stand; `clip` has the cameras as they were calibrated."""
+    settings, frames, states = clip.settings, animal.sample.frames, animal.sample.states
+    free = replace(settings.second_order, keep_length=0.0)
+    here = replace(animal.clip, cameras=clip.cameras)
+    problem = problem_of(here, frames, body_taper(here, frames[0], animal.body), states, free)
+    rig = Rig(clip.cameras, clip.centres(frames), clip.origins(frames))
+    prior = shared_prior(settings, average_body(settings.body, animal.body.length), clip.cameras.count)
+    shared = Shared(animal.body.numbers(), animal.change)
+    found: Learned = learn(problem, rig, states, shared, prior, iterations)
+    there = replace(animal.clip, cameras=found.cameras)
+    return Animal(there, Sample(frames, found.state), found.body, found.change, found.energy)
+
+
+def remeasured(animal: Animal) -> Animal:
+    """The animal with the veil and the spread of faint light by what its body leaves over."""
+    clip, frames, states = animal.clip, animal.sample.frames, animal.sample.states
+    taper = body_taper(clip, frames[0], animal.body)
+    problem = problem_of(clip, frames, taper, states, clip.settings.second_order)
+    drawn = rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
+    signal = clip.signal(frames)
+    spread = clip.error[:, None, None] + clip.settings.pixels.model_error * drawn
+    veil = learn_veil(signal, drawn, spread, float(taper.sharp.mean()))
+    left = (veil.removed(signal) - drawn).abs()
+    error = clip.error.clone()
+    for view, peak in enumerate(drawn.amax((0, 2, 3)).tolist()):
+        beside = (drawn[:, view] > 0) & (drawn[:, view] < 0.15 * peak)
+        if bool(beside.any()):
+            # What 68 % of the residuals stay under is a standard deviation that dirt does not move.
+            error[view] = float(np.quantile(left[:, view][beside].cpu().numpy(), 0.68))
+    there = clip.measured(error, veil)
+    states = replace(states, iota=states.iota * there.contrast / clip.contrast)
+    return replace(animal, clip=there, sample=Sample(frames, states))
+
+
+def body_taper(clip: Clip, frame: int, body: Body) -> Profile:
+    """The body as the views of a frame magnify it."""
+    cameras = clip.cameras.local(clip.centres([frame]), clip.origins([frame])).to(torch.float32).to(clip.device)
+    magnification = scale(cameras, torch.zeros(1, 1, 3, device=clip.device))[0]
+    return body.profile(clip.settings.curve.vertices, magnification, clip.settings.pixels.floor)
+
+
+def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
+    """An animal as it may be before it is seen."""
+    head, tail = (settings.head_share, settings.head_bluntness), (settings.tail_share, settings.tail_bluntness)
+    numbers = torch.tensor([*head, *tail, settings.opacity, settings.opacity, settings.depth]).log().to(length)
+    tissue = torch.zeros(len(KNOTS)).to(length)
+    return Body.of(torch.cat([tissue, numbers, torch.stack([settings.sharp * length, length]).log()]))
+
+
+def shared_prior(settings: Settings, body: Body, cameras: int) -> SharedPrior:
+    """Where body and cameras lie before any image is seen: half a nat for every squared standard deviation."""
+    own = settings.body
+    middle = body.numbers()
+    tissue = [own.tip_spread, *[own.tissue_spread] * (len(KNOTS) - 2), own.tip_spread]
+    head = [own.head_share_spread, own.head_bluntness_spread]
+    tail = [own.tail_share_spread, own.tail_bluntness_spread]
+    opacity = [own.opacity_spread] * 2
+    rig = ([own.turn_spread] * 3 + [own.magnification_spread]) * cameras
+    # The length itself is free: any lies within a factor of e^10.
+    spread = [*rig, *tissue, *head, *tail, *opacity, own.depth_spread, own.sharp_spread, 10.0]
+    weight = nat(settings) / 2 / torch.tensor(spread).to(middle).square()
+    return SharedPrior(torch.cat([torch.zeros(len(rig)).to(middle), middle]), weight)

@@ -1,0 +1,56 @@
+"""How long and how thick the worm is, by its silhouettes alone: the scale at which it is searched for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt, label
+
+from midline3d.shapes import Float, Tensor
+
+LEVEL = 0.3
+"""Share of the body's brightness above which a pixel belongs to the silhouette."""
+HALF = 1.55
+"""Half the width of a Gaussian at that level, in sigmas: sqrt(2 log(1 / LEVEL))."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rough: the length is told too short by what is hidden or foreshortened."""
+
+    length: float
+    """mm."""
+    sigma: float
+    """mm."""
+
+
+def worm_size(images: Float[Tensor, "batch camera height width"], per_mm: Float[Tensor, " camera"]) -> Size | None:
+    """The size by images in which the body's middle has the brightness 1; none where nothing stands out.
+
+    A slender body's area is its length times its width. The view that shows it longest counts, and of all frames the
+    upper quarter, because coils hide themselves.
+    """
+    lengths, sigmas = [], []
+    for frame in images.cpu().numpy():
+        seen = [_length_and_sigma(view, float(scale)) for view, scale in zip(frame, per_mm, strict=True)]
+        told = [each for each in seen if each is not None]
+        if told:
+            lengths.append(max(length for length, _ in told))
+            sigmas.append(float(np.median([sigma for _, sigma in told])))
+    if not lengths:
+        return None
+    return Size(float(np.quantile(lengths, 0.75)), float(np.median(sigmas)))
+
+
+def _length_and_sigma(view: NDArray[np.float32], per_mm: float) -> tuple[float, float] | None:
+    things, count = label(view > LEVEL)
+    if not count:
+        return None
+    mass = np.bincount(things.ravel(), weights=np.clip(view, 0, 1).ravel())
+    mass[0] = 0
+    thing = things == int(mass.argmax())
+    # Half the width where the body is thickest; crossings, which are thicker, are the last twentieth.
+    half = float(np.quantile(distance_transform_edt(thing)[thing], 0.95))
+    return thing.sum() / (1.75 * half) / per_mm, half / HALF / per_mm
