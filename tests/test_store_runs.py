@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small import file_system, fill
 from test_store import HEADER, record, same
 
 from midline3d.errors import InputError
@@ -22,21 +22,8 @@ from midline3d.store import Header, Result, open_result, ranges
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB of its own."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def fill(folder: Path, left: int) -> Path:
-    """Takes all but some bytes of a file system."""
-    path = folder / "holiday.mp4"
-    path.write_bytes(b"x" * (shutil.disk_usage(folder).free - left))
-    return path
+    with file_system(tmp_path / "small", 1) as place:
+        yield place
 
 
 @pytest.mark.parametrize(

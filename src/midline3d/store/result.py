@@ -83,9 +83,9 @@ class Result:
         if header is not None:
             check_same_run(folder, before.header, header, lambda: result.complete)
             # Where nothing is left to compute, the version and device that computed it stay.
-            kept = before.header if result.complete else header
-            attributes = {**before.header.attributes, **header.attributes}
-            result._manifest = replace(before, header=replace(kept, attributes=attributes))
+            older, newer = (header, before.header) if result.complete else (before.header, header)
+            attributes = {**older.attributes, **newer.attributes}
+            result._manifest = replace(before, header=replace(newer, attributes=attributes))
         result._write_manifest()
         with guarded(folder):
             (folder / SEGMENTS).mkdir(exist_ok=True)
