@@ -4,6 +4,7 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from test_store import HEADER, record
 import midline3d
 from midline3d.errors import InputError
 from midline3d.settings import Settings, dump_settings
-from midline3d.store import FrameResult, Result, RunLog, info
+from midline3d.store import EDITS, REASONS, Edited, FrameResult, Reason, Result, RunLog, info
 
 SETTINGS = replace(Settings(), tracking=replace(Settings().tracking, fitter="adam"))
 RUN = replace(HEADER, settings=dump_settings(SETTINGS))
@@ -134,3 +135,10 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
         fill(small, 0)
         with RunLog(small).run("x" * 10_000) as log:
             log.say("still here")
+
+
+def test_every_reason_is_documented() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "recording.md").read_text(encoding="utf-8")
+    for word, meaning in REASONS.items():
+        assert not word or f"| `{word}` | {meaning} |" in page, word
+    assert tuple(REASONS) == get_args(Reason) and tuple(EDITS) == get_args(Edited)
