@@ -105,6 +105,9 @@ def test_no_result(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(InputError, match="is no result"):
             info(path)
+    RunLog(tmp_path).say("locating the worm: 3 of 10")
+    with pytest.raises(InputError, match="still being located"):
+        info(tmp_path)
 
 
 def test_the_log_tells_a_run(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:

@@ -271,12 +271,13 @@ def calibrate(
     from midline3d.calibration import check_target, save_calibration
     from midline3d.calibration.boards import Board
     from midline3d.calibration.boards import calibrate as solve
+    from midline3d.files import aside as whole_file
 
     check_target(out)
     board = Board("charuco" if marker else "chessboard", *_grid(grid), square, marker, dictionary)
     report = solve(_board_pictures(pictures), board, focal)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_calibration(report.calibration, out)
+    with whole_file(out) as place:
+        save_calibration(report.calibration, place)
     if as_json:
         _print_json({"calibration": str(out), **report.as_dict()})
     else:
@@ -306,6 +307,7 @@ def refine_cameras(
     from tempfile import TemporaryDirectory
 
     from midline3d.calibration import check_target, save_calibration
+    from midline3d.files import aside as whole_file
     from midline3d.refine import refine_cameras as refine
     from midline3d.tracking.reconstruct import Job
 
@@ -314,8 +316,8 @@ def refine_cameras(
     part = None if frames is None else _part(frames, recording, shortest=False)
     with TemporaryDirectory() as aside, _working("give the same command again") as tick:
         found = refine(Job(recording, result or Path(aside), chosen, seed, _device(Device.auto), part), tick)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_calibration(found.calibration, out)
+    with whole_file(out) as place:
+        save_calibration(found.calibration, place)
     if as_json:
         _print_json({"calibration": str(out), **found.summary()})
         return

@@ -27,6 +27,7 @@ def aside(path: Path, needed: int = 0) -> Iterator[Path]:
     """A path beside `path`, of the same suffix, to write to: once that is on the disk it takes the name."""
     part = path.with_name(f"{path.stem}.part{path.suffix}")
     with guarded(path.parent, needed):
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield part
             _settle(part, path)

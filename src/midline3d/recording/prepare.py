@@ -100,7 +100,10 @@ def adopt(
             except OSError:  # another disk, or one that knows no links
                 with aside(folder / name) as part:
                     shutil.copyfile(source / name, part)
-    return Prepared(folder, recording.calibration)
+    adopted = _fitting(folder, fingerprint, recording)
+    if adopted is None:
+        raise InputError(f"{source}: has changed while it was read; give the same command again")
+    return adopted
 
 
 def _made_of(recording: Recording, settings: LocatingSettings, frames: range) -> dict[str, Any]:

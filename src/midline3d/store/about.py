@@ -16,6 +16,7 @@ from midline3d.errors import InputError
 from midline3d.settings import Settings, dump_settings
 from midline3d.store.dataset import PENDING
 from midline3d.store.difference import flat, span
+from midline3d.store.log import LOG
 from midline3d.store.manifest import MANIFEST, Manifest, ranges, runs
 from midline3d.store.records import STATUSES, Header
 from midline3d.store.result import FINAL, final_attributes
@@ -153,6 +154,8 @@ def info(path: Path | str) -> About:
     if path.is_file():
         return _of_file(path)
     if not (path / MANIFEST).exists() and not (path / FINAL).exists() and not segments_in(path):
+        if (path / LOG).exists():
+            raise InputError(f"{path} holds no frame yet: the worm is still being located; {path / LOG} says how far")
         raise InputError(f"{path} is no result: it has neither {MANIFEST} nor {FINAL}; give a reconstruction's folder")
     try:
         manifest: Manifest | None = Manifest.read(path)
@@ -205,6 +208,7 @@ def _of_file(path: Path) -> About:
     return About(path, "complete", frames, _facts(header), _changed(header.settings))
 
 
+_WANTED = ("frame", "status", "reason", "edited", "explained")
 _FORMAL = ("source_software", "ds_type", "time_unit")
 
 
@@ -221,7 +225,7 @@ def _frames(path: Path, manifest: Manifest | None) -> tuple[Frames, list[str]]:
     shares: list[Any] = []
     faults = [f"{FINAL} cannot be read"] if (path / FINAL).exists() and not final_attributes(path / FINAL) else []
     for segment in segments:
-        arrays = segment.read(path)
+        arrays = segment.read(path, _WANTED.__contains__)
         if arrays is None:
             faults.append(f"{SEGMENTS}/{segment.name} is not whole; its frames are done again")
             continue

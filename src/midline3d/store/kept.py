@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.files import guarded, write_whole
+from midline3d.files import write_whole
 
 KEPT = "kept"
 """Folder of what is kept, in a result."""
@@ -29,8 +29,6 @@ def write_kept(folder: Path, name: str, run: str, content: Mapping[str, Any]) ->
     buffer = io.BytesIO()
     np.savez(buffer, content=np.array(text), **named)
     body = buffer.getvalue()
-    with guarded(folder, len(body)):
-        (folder / KEPT).mkdir(exist_ok=True)
     write_whole(_path(folder, name), _head(run, body) + body)
 
 

@@ -51,7 +51,7 @@ class Result:
         self._since = 0.0
         self._written = False
         for segment in segments_in(folder, manifest.since):
-            arrays = segment.read(folder)
+            arrays = segment.read(folder, lambda name: name == "frame")
             self._last = segment.number
             if arrays is not None:
                 self._segments[segment.number] = segment
@@ -274,7 +274,7 @@ def load_final(path: Path) -> xr.Dataset:
     """A finished file."""
     try:
         return xr.load_dataset(path, engine="h5netcdf")
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, KeyError, RuntimeError) as fault:
         raise InputError(f"{path}: cannot be read as netCDF ({fault}); consolidate the result again") from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,11 @@ class Segment:
     def name(self) -> str:
         return f"{self.number:06d}-{self.checksum}.npz"
 
-    def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
-        """The arrays, leading with an axis of frames; None where the file is missing or not what was written."""
+    def read(self, folder: Path, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, NDArray[Any]] | None:
+        """The arrays, leading with an axis of frames; None where the file is missing or not what was written.
+
+        wanted: tells by its name whether an array is; of the others there are only the names, with nothing in them.
+        """
         try:
             content = (folder / SEGMENTS / self.name).read_bytes()
         except OSError:
@@ -49,7 +52,7 @@ class Segment:
         if _checksum(content) != self.checksum:
             return None
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return dict(arrays)
+            return {name: arrays[name] if wanted(name) else np.empty(0) for name in arrays.files}
 
 
 def segments_in(folder: Path, since: int = 0) -> list[Segment]:
