@@ -21,15 +21,18 @@ _ARRAY = "@array"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
-def write_kept(folder: Path, name: str, run: str, content: Mapping[str, Any]) -> None:
-    """Keeps arrays and whatever JSON can say, in nested mappings and lists; all of it or nothing comes back."""
+def write_kept(folder: Path, name: str, run: str, content: Mapping[str, Any], needed: int = 0) -> None:
+    """Keeps arrays and whatever JSON can say, in nested mappings and lists; all of it or nothing comes back.
+
+    needed: bytes that the whole run will still want there.
+    """
     arrays: list[NDArray[Any]] = []
     text = json.dumps(_plain(dict(content), arrays))
     named: dict[str, Any] = {f"array{index}": array for index, array in enumerate(arrays)}
     buffer = io.BytesIO()
     np.savez(buffer, content=np.array(text), **named)
     body = buffer.getvalue()
-    write_whole(_path(folder, name), _head(run, body) + body)
+    write_whole(_path(folder, name), _head(run, body) + body, needed)
 
 
 def read_kept(folder: Path, name: str, run: str) -> dict[str, Any] | None:

@@ -33,14 +33,15 @@ class Manifest:
         header = asdict(replace(self.header, attributes={}))
         return hashlib.sha256(json.dumps([header, self.since], sort_keys=True).encode()).hexdigest()[:16]
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, needed: int = 0) -> None:
+        """needed: bytes that the whole run will still want there."""
         content = {
             "format": FORMAT,
             "since": self.since,
             "redo": self.redo,
             "header": asdict(self.header) | {"frames": runs(self.header.frames)},
         }
-        write_whole(folder / MANIFEST, json.dumps(content, indent=1).encode())
+        write_whole(folder / MANIFEST, json.dumps(content, indent=1).encode(), needed)
 
     @staticmethod
     def read(folder: Path) -> Manifest:

@@ -145,6 +145,12 @@ class Result:
         """Whether every frame is there."""
         return len(self._home) == len(self._expected)
 
+    @property
+    def needed(self) -> int:
+        """About how many bytes the run will still want on the disk."""
+        missing = len(self._expected) - len(self._home) + len(self._waiting)
+        return 500_000 + missing * self.header.frame_bytes
+
     def append(self, frame: int, record: FrameResult) -> None:
         """Adds a frame, in any order; of a frame added twice the last holds."""
         if frame not in self._expected:
@@ -167,7 +173,7 @@ class Result:
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
         """Keeps what the run knows, to go on from after a crash: arrays and what JSON can say, nested as you like."""
         self._ensure_manifest()
-        write_kept(self.folder, name, self._manifest.run, content)
+        write_kept(self.folder, name, self._manifest.run, content, self.needed)
 
     def kept(self, name: str) -> dict[str, Any] | None:
         """What this run kept under a name, number for number; None where there is nothing, or nothing whole.
@@ -182,9 +188,7 @@ class Result:
             return
         self._ensure_manifest()
         number = self._last + 1
-        missing = len(self._expected) - len(self._home) + len(self._waiting)
-        needed = missing * self.header.frame_bytes
-        self._segments[number] = write_segment(self.folder, number, self._waiting, needed)
+        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed)
         self._last = number
         self._terms |= {f"loss_{name}" for record in self._waiting.values() for name in record.loss_terms}
         self._home |= dict.fromkeys(self._waiting, number)
@@ -246,7 +250,7 @@ class Result:
             self._write_manifest()
 
     def _write_manifest(self) -> None:
-        self._manifest.write(self.folder)
+        self._manifest.write(self.folder, self.needed)
         self._written = True
 
 

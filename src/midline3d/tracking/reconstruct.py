@@ -64,7 +64,7 @@ def _reconstructed(job: Job, recording: Recording, log: RunLog, progress: Progre
         missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
         log.say(f"{len(result.done)} of {len(prepared)} frames are there, {len(missing)} to do")
         if missing:
-            demand(job.out, len(missing) * header.frame_bytes, "the midlines")
+            demand(job.out, result.needed, "the midlines")
             _track(job, recording, prepared, result, missing, progress)
         path = result.consolidate()
     about = info(job.out)
@@ -95,9 +95,9 @@ def _track(
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
     beginning = begin(clip, generator, progress)
     result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
-    _keep_body(job.out, beginning)
+    _keep_body(job.out, beginning, result.needed)
     # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
-    with aside(job.out / "calibration.json") as part:
+    with aside(job.out / "calibration.json", result.needed) as part:
         save_calibration(recording.calibration.with_cameras(beginning.clip.cameras), part)
     with _timed(result, len(missing)):
         _follow(beginning, prepared, result, missing, progress)
@@ -129,7 +129,7 @@ def _needed(way: list[int], missing: set[int]) -> list[int]:
     return way[: last + 1]
 
 
-def _keep_body(out: Path, beginning: Beginning) -> None:
+def _keep_body(out: Path, beginning: Beginning, needed: int) -> None:
     """What was learned of the animal, in body.json: with it a frame is rendered anew from its own numbers."""
     clip = beginning.clip
     content = {
@@ -139,7 +139,7 @@ def _keep_body(out: Path, beginning: Beginning) -> None:
         "brightness": clip.brightness.tolist(),
         "halo": None if clip.halo is None else clip.halo.tolist(),
     }
-    write_whole(out / "body.json", json.dumps(content).encode() + b"\n")
+    write_whole(out / "body.json", json.dumps(content).encode() + b"\n", needed)
 
 
 def _header(job: Job, recording: Recording, span: range) -> Header:
