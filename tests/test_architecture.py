@@ -41,6 +41,18 @@ def test_the_simulator_shares_nothing_with_the_renderer() -> None:
     assert not {"rendering", "appearance", "cameras", "curve"} & {other for own, other in imports() if own == "synth"}
 
 
+def test_files_that_matter_are_written_whole() -> None:
+    """Through `files`, but for the lock, the log, and crops, which are counted as far as they are on the disk."""
+    plain = re.compile(r"\.write_text\(|\.write_bytes\(|open\([^)]*\"(?:w|a|r\+|x)|json\.dump\(|np\.save\(")
+    found = {
+        file.relative_to(PACKAGE).as_posix()
+        for part in ("store", "tracking", "recording")
+        for file in (PACKAGE / part).rglob("*.py")
+        if plain.search(file.read_text(encoding="utf-8"))
+    }
+    assert found <= {"store/lock.py", "store/log.py", "recording/crops.py"}
+
+
 def python(code: str) -> str:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

@@ -80,7 +80,7 @@ def changed(recording: Path, name: str, old: str, new: str) -> None:
 def test_help_and_version(midline3d: Command) -> None:
     run = midline3d("--help")
     assert run.status == 0
-    for command in ("demo", "simulate", "check", "reconstruct", "evaluate", "calibrate", "bench"):
+    for command in ("demo", "simulate", "check", "reconstruct", "info", "evaluate", "calibrate", "bench"):
         assert command in run.out
     assert midline3d("--version").out.strip()
     assert midline3d().status in (0, 2)

@@ -1,6 +1,5 @@
 """The result on disk: whole at every moment, whatever happens to the run."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 import xarray as xr
 
 from midline3d.errors import InputError
-from midline3d.store import FrameResult, Header, Result, locked, open_result, segments
+from midline3d.store import FrameResult, Header, Result, dataset, locked, open_result
 
 HEADER = Header(
     frames=tuple(range(10, 20)),
@@ -21,7 +20,7 @@ HEADER = Header(
     cameras=("cam0", "cam1", "cam2"),
     keypoints=16,
     settings="[fitting]\nsteps = 40\n",
-    inputs={"cam0.avi": "aa", "calibration.json": "bb"},
+    inputs={"cam0.avi": "sha256:aa", "calibration.json": "sha256:bb", "worm": "dark"},
     seed=3,
     device="cpu",
     version="0.1.0",
@@ -106,7 +105,17 @@ def test_names_dimensions_and_attributes(tmp_path: Path) -> None:
         "loss_smoothness": ("time",),
         "steps": ("time",),
         "status": ("time",),
+        "reason": ("time",),
+        "edited": ("time",),
+        "explained": ("time", "camera"),
+        "sigma_across": ("time", "keypoint"),
+        "sigma_along": ("time", "keypoint"),
+        "source_frame": ("time", "camera"),
     }
+    for name, variable in found.variables.items():
+        assert variable.attrs["units"] and variable.attrs["long_name"], name
+    # xarray would turn numbers with the unit "seconds" into spans of time.
+    assert found.time.dtype == np.float64 and found.time.attrs["units"] == "s"
     assert found.time.values == pytest.approx(np.arange(10, 20) / 25)
     expected = {"source_software": "midline3d", "ds_type": "poses", "fps": 25.0, "time_unit": "seconds"}
     expected |= {"settings": HEADER.settings, "seed": 3, "device": "cpu", "version": "0.1.0", "recording": "trial-037"}
@@ -159,16 +168,21 @@ def test_correcting_a_complete_result_shows_at_once(tmp_path: Path) -> None:
 
 
 def test_reading_back_is_exact(tmp_path: Path) -> None:
+    judged = replace(record(12), reason="border", edited="accepted", explained=np.array([0.9, 0.8, np.nan]))
     with Result.create(tmp_path, HEADER) as result:
-        result.append(12, record(12))
-        result.append(13, FrameResult("lost"))
+        result.append(12, replace(judged, source_frame=np.array([12, 13, 40])))
+        result.append(13, FrameResult("lost", reason="not located"))
     again = Result.resume(tmp_path, HEADER)
     found, expected = again.read(12), record(12)
     assert found is not None and found.loss_terms == expected.loss_terms
+    assert (found.reason, found.edited) == ("border", "accepted") and found.source_frame is not None
+    assert found.source_frame.tolist() == [12, 13, 40]
+    assert np.array_equal(found.arrays()["explained"], judged.arrays()["explained"], equal_nan=True)
     for name, values in expected.arrays().items():
         assert np.array_equal(found.arrays()[name], values), name
     lost = again.read(13)
-    assert lost is not None and lost.status == "lost" and np.isnan(lost.arrays()["position"]).all()
+    assert lost is not None and lost.status == "lost" and lost.reason == "not located" and lost.source_frame is None
+    assert np.isnan(lost.arrays()["position"]).all()
     assert again.read(14) is None
 
 
@@ -212,7 +226,7 @@ def test_killed_while_appending(tmp_path: Path) -> None:
             same(found, count - 1, record(count - 1))
         before = count
     assert before > 10
-    assert not [path for path in tmp_path.rglob("*.part") if path.parent.name == "segments"]
+    assert not [path for path in tmp_path.rglob("*.part.*") if path.parent.name == "segments"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "remove"])
@@ -221,8 +235,9 @@ def test_a_segment_that_is_not_whole_is_dropped(tmp_path: Path, damage: str) -> 
         for frame in (10, 11, 12):
             result.append(frame, record(frame))
             result.flush()
-    (tmp_path / "segments" / "000099.npz").write_bytes(b"left over by a crash before the manifest")
-    path = tmp_path / "segments" / "000002.npz"
+    (tmp_path / "segments" / "000099.part.npz").write_bytes(b"left over by a crash")
+    (tmp_path / "segments" / "000098-0123456789abcdef.npz").write_bytes(b"not what its name says")
+    first, path, last = sorted((tmp_path / "segments").glob("00000?-*.npz"))
     content = path.read_bytes()
     if damage == "cut":
         path.write_bytes(content[: len(content) // 2])
@@ -233,62 +248,39 @@ def test_a_segment_that_is_not_whole_is_dropped(tmp_path: Path, damage: str) -> 
     assert [str(status) for status in open_result(tmp_path).status.values[:3]] == ["ok", "pending", "ok"]
     with Result.resume(tmp_path, HEADER) as again:
         assert again.done == {10, 12}
-        assert sorted(file.name for file in (tmp_path / "segments").iterdir()) == ["000001.npz", "000003.npz"]
+        assert sorted((tmp_path / "segments").iterdir()) == [first, last]
         again.append(11, record(11))
     same(open_result(tmp_path), 11, record(11))
     same(open_result(tmp_path), 12, record(12))
 
 
-@pytest.mark.parametrize(
-    ("other", "named"),
-    [
-        (replace(HEADER, settings="[fitting]\nsteps = 50\n"), "steps = 50"),
-        (replace(HEADER, inputs={"cam0.avi": "xx", "calibration.json": "bb"}), "cam0.avi"),
-        (replace(HEADER, cameras=("cam0", "cam1", "left")), "cameras"),
-        (replace(HEADER, seed=4), "seed 3, not 4"),
-        (replace(HEADER, frames=(11, 12)), "the first is 10"),
-        (replace(HEADER, frames=(11, 12), inputs={"recording": "xx"}), "not 11:13"),
-    ],
-)
-def test_another_run_is_refused(tmp_path: Path, other: Header, named: str) -> None:
+def test_the_words_and_numbers_beside_a_midline(tmp_path: Path) -> None:
+    header = replace(HEADER, offsets=(0, 5, 100))
+    with Result.create(tmp_path, header) as result:
+        result.append(10, replace(record(10), status="suspect", reason="jump", explained=np.array([0.9, 0.8, 0.1])))
+        result.append(11, replace(record(11), source_frame=np.array([1, 2, 3])))
+        result.append(12, FrameResult("unreadable", reason="unreadable"))
+    found = open_result(tmp_path).swap_dims(time="frame")
+    assert found.reason.sel(frame=[10, 11, 12, 13]).values.tolist() == ["jump", "", "unreadable", ""]
+    assert set(found.edited.values.tolist()) == {"automatic"}
+    assert found.source_frame.sel(frame=10).values.tolist() == [10, 15, 110]
+    assert found.source_frame.sel(frame=11).values.tolist() == [1, 2, 3]
+    assert found.source_frame.sel(frame=19).values.tolist() == [19, 24, 119], "known before the frame is done"
+    assert found.explained.sel(frame=10).values == pytest.approx([0.9, 0.8, 0.1])
+    assert np.isnan(found.explained.sel(frame=12)).all() and np.isnan(found.sigma_across).all()
+
+
+def test_the_finished_file_is_the_same_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written a few frames at a time, and with a term of the loss that only some of them have."""
+    monkeypatch.setattr(dataset, "BLOCK", 3)
     with Result.create(tmp_path, HEADER) as result:
-        result.append(10, record(10))
-    with pytest.raises(InputError, match=named):
-        Result.check(tmp_path, other)
-    with pytest.raises(InputError, match=named) as refusal:
-        Result.resume(tmp_path, other)
-    assert "another output folder" in str(refusal.value) and "\n" not in str(refusal.value)
-    assert Result.resume(tmp_path, HEADER).done == {10}, "and nothing was harmed"
-
-
-def test_more_frames_and_another_device_continue(tmp_path: Path) -> None:
-    with Result.create(tmp_path, HEADER) as result:
-        result.append(10, record(10))
-    longer = replace(HEADER, frames=tuple(range(30)), device="cuda")
-    with Result.start(tmp_path, longer) as result:
-        assert result.done == {10}
-        result.append(29, record(29))
-    found = open_result(tmp_path)
-    same(found, 10, record(10))
-    same(found, 29, record(29))
-
-
-def test_a_full_disk_is_said_and_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = Result.create(tmp_path, HEADER)
-    result.append(10, record(10))
-    result.flush()
-    result.append(11, record(11))
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(segments.os, "fsync", full)
-        with pytest.raises(InputError, match="disk is full"):
+        for frame in (15, 16, 14, 17, 13, 18):
+            result.append(frame, record(frame))
             result.flush()
-    same(open_result(tmp_path), 10, record(10))
-    result.flush()  # space is there again
-    same(open_result(tmp_path), 11, record(11))
+        for frame in (12, 19, 11, 10):
+            result.append(frame, replace(record(frame), loss_terms={"temporal": 0.5}))
+        xr.testing.assert_identical(open_result(result.consolidate()), result.dataset())
+    assert open_result(tmp_path).loss_temporal.isnull().sum() == 6
 
 
 HOLDER = """
@@ -333,6 +325,8 @@ def test_mistakes(tmp_path: Path) -> None:
         result.append(5, record(5))
     with pytest.raises(ValueError, match="position"):
         result.append(10, record(10, keypoints=12))
+    with pytest.raises(ValueError, match="reason is 'ugly'"):
+        result.append(10, replace(record(10), reason="ugly"))  # type: ignore[arg-type]
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         open_result(tmp_path)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from midline3d.refine import refine_cameras
     from midline3d.report import frame_figure
     from midline3d.settings import Settings, load_settings
-    from midline3d.store import open_result
+    from midline3d.store import info, open_result
     from midline3d.synth import Plan, simulate
     from midline3d.tracking.reconstruct import Job, reconstruct
 
@@ -34,6 +34,7 @@ _HOMES = {
     "evaluate_annotations": "evaluate",
     "evaluate_truth": "evaluate",
     "frame_figure": "report",
+    "info": "store",
     "load_calibration": "calibration",
     "load_recording": "recording",
     "load_settings": "settings",
@@ -55,6 +56,7 @@ __all__ = [
     "evaluate_annotations",
     "evaluate_truth",
     "frame_figure",
+    "info",
     "load_calibration",
     "load_recording",
     "load_settings",

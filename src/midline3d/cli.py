@@ -36,7 +36,7 @@ app = typer.Typer(
 DEMO_FRAMES = 24
 DEMO_LEAVES = {
     *("recording", "calibration", "truth", "cam0", "cam1", "cam2"),
-    *("manifest", "segments", "crops", "midline", "body", "lock"),
+    *("manifest", "segments", "kept", "crops", "midline", "body", "log", "lock"),
 }
 """Names, less their suffixes, of what a demo writes."""
 PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm")
@@ -178,6 +178,10 @@ def reconstruct(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; one that was begun is continued.")],
     frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
     shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Start over; old frames go when new ones come.")] = False,
+    crops: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Another result's crops of this recording: no decoding.")
+    ] = None,
     seed: Seed = 0,
     device: Where = Device.auto,
     settings: SettingsFile = None,
@@ -185,31 +189,45 @@ def reconstruct(
 ) -> None:
     """The job: videos in, a 3D midline for every frame out. Resumes by itself."""
     from midline3d.settings import load_settings
-    from midline3d.store import open_result
+    from midline3d.store import info as look
     from midline3d.tracking.reconstruct import Job
     from midline3d.tracking.reconstruct import reconstruct as run
 
     chosen = load_settings(settings)
     part = None if frames is None else _part(frames, recording, shortest)
-    job = Job(recording, out, chosen, seed, _device(device), part, shortest)
+    job = Job(recording, out, chosen, seed, _device(device), part, shortest, redo, crops)
     began = time.monotonic()
     with _working("the same command continues where this one stopped") as tick:
         midline = run(job, tick)
-    dataset = open_result(out)
-    statuses = dataset.status.values.astype(str).tolist()
-    sure = dataset.attrs.get("head_confidence")
-    counts = {status: statuses.count(status) for status in ("ok", "suspect", "lost", "unreadable")}
+    found, seconds = look(out), time.monotonic() - began
+    sure = found.facts.get("head_confidence")
     if as_json:
-        figures = {"result": str(midline), "frames": len(statuses), **counts, "head_confidence": sure}
-        _print_json(figures | {"seconds": time.monotonic() - began})
+        figures = {"result": str(midline), "frames": len(found.frames.number), **found.counts, "head_confidence": sure}
+        _print_json(figures | {"reasons": found.reasons, "look_at": found.as_dict()["look_at"], "seconds": seconds})
         return
     console = Console()
-    told = ", ".join(f"{count} {status}" for status, count in counts.items() if count or status == "ok")
-    console.print(f"{len(statuses)} frames: {told}; {time.monotonic() - began:.0f} s.", highlight=False)
+    console.print(f"{found.summary()}; {seconds:.0f} s.", highlight=False)
+    if found.doubtful:
+        console.print(found.warning(), highlight=False, soft_wrap=True)
     if sure is not None:
         console.print(f"Keypoint 0 is the head with a confidence of {sure:.1%}.", highlight=False)
     _say(console, {"the midlines": midline})
     console.print(f'Next: midline3d.open_result("{out}") in Python, or any reader of netCDF', highlight=False)
+
+
+@app.command()
+def info(
+    result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],
+    as_json: Json = False,
+) -> None:
+    """What a result is, how it went and what is missing; of one that grows, is complete, or is damaged."""
+    from midline3d.store import info as look
+
+    found = look(result)
+    if as_json:
+        _print_json(found.as_dict())
+    else:
+        typer.echo(found.text())
 
 
 @app.command()
@@ -266,12 +284,13 @@ def calibrate(
     from midline3d.calibration import check_target, save_calibration
     from midline3d.calibration.boards import Board
     from midline3d.calibration.boards import calibrate as solve
+    from midline3d.files import aside as whole_file
 
     check_target(out)
     board = Board("charuco" if marker else "chessboard", *_grid(grid), square, marker, dictionary)
     report = solve(_board_pictures(pictures), board, focal)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_calibration(report.calibration, out)
+    with whole_file(out) as place:
+        save_calibration(report.calibration, place)
     if as_json:
         _print_json({"calibration": str(out), **report.as_dict()})
     else:
@@ -301,6 +320,7 @@ def refine_cameras(
     from tempfile import TemporaryDirectory
 
     from midline3d.calibration import check_target, save_calibration
+    from midline3d.files import aside as whole_file
     from midline3d.refine import refine_cameras as refine
     from midline3d.tracking.reconstruct import Job
 
@@ -309,8 +329,8 @@ def refine_cameras(
     part = None if frames is None else _part(frames, recording, shortest=False)
     with TemporaryDirectory() as aside, _working("give the same command again") as tick:
         found = refine(Job(recording, result or Path(aside), chosen, seed, _device(Device.auto), part), tick)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_calibration(found.calibration, out)
+    with whole_file(out) as place:
+        save_calibration(found.calibration, place)
     if as_json:
         _print_json({"calibration": str(out), **found.summary()})
         return

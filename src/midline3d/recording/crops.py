@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.calibration import Calibration
+from midline3d.files import aside
 
 Array = NDArray[np.float64]
 
@@ -97,12 +98,8 @@ class Begun:
         """Write aside and rename, so that what was saved before is there until this is."""
         facts: dict[str, Any] = {"fingerprint": self.fingerprint, "window": self.window, "done": self.done}
         facts |= {f"quiet{camera}": values for camera, values in enumerate(self.quiet)}
-        aside = folder / f"{BEGUN}.part"
-        with aside.open("wb") as file:
-            np.savez(file, **facts, **vars(self.log))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(folder / BEGUN)
+        with aside(folder / BEGUN) as part:
+            np.savez(part, **facts, **vars(self.log))
 
     @staticmethod
     def load(folder: Path, fingerprint: str) -> Begun | None:
@@ -163,7 +160,10 @@ class CropWriter:
 
     def __init__(self, folder: Path, frames: int, cameras: int, window: int, again: bool = False) -> None:
         """again: keep what was written before to a file of this very shape."""
-        self.file = (folder / IMAGES).open("r+b" if again else "wb")
+        if not again:
+            (folder / IMAGES).unlink(missing_ok=True)  # another result's crops may be the same file
+        # Unbuffered: what a full disk does not take must not be tried again when the file is closed.
+        self.file = (folder / IMAGES).open("r+b" if again else "wb", buffering=0)
         header = {"descr": "|u1", "fortran_order": False, "shape": (frames, cameras, window, window)}
         np.lib.format.write_array_header_1_0(self.file, header)
         self.start, self.step = self.file.tell(), cameras * window * window
@@ -172,11 +172,12 @@ class CropWriter:
     def write(self, place: int, crops: NDArray[np.uint8]) -> None:
         """Put a frame's (camera, w, w) crops in their place."""
         self.file.seek(self.start + place * self.step)
-        self.file.write(crops.tobytes())
+        left = memoryview(crops.tobytes())
+        while left:
+            left = left[self.file.write(left) :]
 
     def settle(self) -> None:
         """Bring all that was written to the disk."""
-        self.file.flush()
         os.fsync(self.file.fileno())
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
+from midline3d.files import aside, claim, demand, guarded, room, write_whole
 from midline3d.recording.crops import (
     BEGUN,
     FORMAT,
@@ -30,6 +32,7 @@ from midline3d.recording.crops import (
     cut,
 )
 from midline3d.recording.description import Recording
+from midline3d.recording.identity import inputs_of
 from midline3d.recording.passing import Looker, Pass, Progress, window_for
 from midline3d.recording.sources import Picture, synchronised
 from midline3d.recording.survey import survey
@@ -52,34 +55,80 @@ def prepare(
     """
     folder = Path(folder)
     frames = chosen_frames(frames, recording)
-    fingerprint = fingerprint_of(recording, settings, frames)
-    if _fits(folder, fingerprint):
-        return Prepared(folder, recording.calibration)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MANIFEST).unlink(missing_ok=True)  # from here on until the end nothing in the folder counts
-    if recording.centre == "fixed":
-        facts = _fixed(recording, frames, folder, progress)
-    else:
-        begun = Begun.load(folder, fingerprint) or _nothing(fingerprint, recording, frames)
-        facts = _tracked(recording, settings, frames, folder, begun, progress)
-    manifest = {"format": FORMAT, "fingerprint": fingerprint, "start": frames.start, **facts}
-    _write_whole(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    made_of = _made_of(recording, settings, frames)
+    fingerprint = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+    ready = _fitting(folder, fingerprint, recording)
+    if ready is not None:
+        return ready
+    with guarded(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).unlink(missing_ok=True)  # from here on until the end nothing in the folder counts
+    with room(folder, _bytes(recording, frames, 200)):
+        if recording.centre == "fixed":
+            facts = _fixed(recording, frames, folder, progress)
+        else:
+            begun = Begun.load(folder, fingerprint) or _nothing(fingerprint, recording, frames)
+            facts = _tracked(recording, settings, frames, folder, begun, progress)
+    manifest = {"format": FORMAT, "fingerprint": fingerprint, "start": frames.start, **facts, "made_of": made_of}
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     (folder / BEGUN).unlink(missing_ok=True)
     return Prepared(folder, recording.calibration)
 
 
-def fingerprint_of(recording: Recording, settings: LocatingSettings, frames: range) -> str:
-    """Changes whenever the prepared crops would."""
-    facts: list[Any] = [FORMAT, asdict(settings), frames.start, frames.stop]
-    facts += [recording.worm, recording.background, recording.crop, recording.centre]
-    for view, camera in zip(recording.views, recording.calibration.cameras, strict=True):
-        path = view.source.path
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        files += [view.background] if view.background else []
-        facts += [view.name, view.offset, view.source.count, view.source.size]
-        facts += [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        facts += [array.tolist() for array in (camera.matrix, camera.distortions, camera.rotation, camera.translation)]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+def adopt(
+    recording: Recording, settings: LocatingSettings, folder: Path, source: Path, frames: range | None = None
+) -> Prepared:
+    """The crops that another preparation left in `source`, for `folder` too: nothing is decoded and no disk taken.
+
+    What was made of something else is refused, with the difference.
+    """
+    folder, source = Path(folder), Path(source)
+    made_of = _made_of(recording, settings, chosen_frames(frames, recording))
+    fingerprint = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+    ready = _fitting(folder, fingerprint, recording)
+    if ready is not None:
+        return ready
+    if _fitting(source, fingerprint, recording) is None:
+        raise InputError(f"{source}: {_unfit(source, made_of)}; leave --crops out, and the recording is decoded again")
+    with guarded(folder, sum((source / name).stat().st_size for name in (IMAGES, LOG))):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (MANIFEST, BEGUN, IMAGES, LOG):
+            (folder / name).unlink(missing_ok=True)
+        for name in (IMAGES, LOG, MANIFEST):
+            try:
+                os.link(source / name, folder / name)
+            except OSError:  # another disk, or one that knows no links
+                with aside(folder / name) as part:
+                    shutil.copyfile(source / name, part)
+    adopted = _fitting(folder, fingerprint, recording)
+    if adopted is None:
+        raise InputError(f"{source}: has changed while it was read; give the same command again")
+    return adopted
+
+
+def _made_of(recording: Recording, settings: LocatingSettings, frames: range) -> dict[str, Any]:
+    """All that the prepared crops depend on."""
+    return {
+        "format": FORMAT,
+        "frames": f"{frames.start}:{frames.stop}",
+        **inputs_of(recording),
+        **{f"locating.{name}": value for name, value in asdict(settings).items()},
+    }
+
+
+def _unfit(source: Path, wanted: dict[str, Any]) -> str:
+    """Why the crops in a folder are not the ones that are wanted."""
+    try:
+        made_of = json.loads((source / MANIFEST).read_text(encoding="utf-8"))["made_of"]
+        names = [name for name in wanted.keys() | made_of.keys() if wanted.get(name) != made_of.get(name)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "holds no prepared crops, or none that are complete"
+    if not names:
+        return "holds prepared crops that are damaged"
+    name = min(names)
+    if str(wanted.get(name)).startswith("sha256:"):
+        return f"holds crops made of another {name}"
+    return f"holds crops made with {name} {made_of.get(name)}, not {wanted.get(name)}"
 
 
 def chosen_frames(frames: range | None, recording: Recording) -> range:
@@ -96,27 +145,18 @@ def chosen_frames(frames: range | None, recording: Recording) -> range:
     return frames
 
 
-def _fits(folder: Path, fingerprint: str) -> bool:
+def _fitting(folder: Path, fingerprint: str, recording: Recording) -> Prepared | None:
+    """What lies in the folder, if it was made of just this and is whole, as far as its length tells."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return bool(manifest["fingerprint"] == fingerprint) and (folder / IMAGES).exists() and (folder / LOG).exists()
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write aside and rename, so that the file is never there by half."""
-    aside = path.with_suffix(".part")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+        return Prepared(folder, recording.calibration) if manifest["fingerprint"] == fingerprint else None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        return None
 
 
 def _save_log(folder: Path, log: Log) -> None:
-    with (folder / LOG).open("wb") as file:
-        np.savez(file, **vars(log))
+    with aside(folder / LOG) as part:
+        np.savez(part, **vars(log))
 
 
 def _scale(cameras: rig.Cameras, centre: Array) -> float:
@@ -141,12 +181,15 @@ def _tracked(
     if progress:
         progress(begun.done, len(frames))
     cameras = recording.calibration.to_cameras()
+    # Backgrounds are mapped into memory, where a full disk would end the process.
+    stretches = len(frames) // settings.block + 2
+    claim(folder, 4 * stretches * sum(view.source.size[0] * view.source.size[1] for view in recording.views))
     look = survey(recording, cameras, settings, frames, folder)
     looker = Looker(cameras, look, settings)
     window = begun.window or window_for(recording, look.extent, settings)
     begun = replace(begun, window=window)
     while True:
-        _check_disk(folder, (len(frames) - begun.done) * len(recording.views) * window**2)
+        demand(folder, _bytes(recording, frames[begun.done :], window), "the crops")
         work = Pass(recording, looker, frames, folder, begun)
         work.run(progress)
         reach = work.log.reach[np.isfinite(work.log.reach)]
@@ -160,13 +203,9 @@ def _tracked(
     return _facts(window, looker.scale(), noise, offset, work.gain, look.tones[0].side)
 
 
-def _check_disk(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < 1.05 * needed:
-        raise InputError(
-            f"{folder}: the crops need {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free there; "
-            "make room, or choose another folder"
-        )
+def _bytes(recording: Recording, frames: range, window: int) -> int:
+    """What the crops of some frames take on the disk."""
+    return len(frames) * len(recording.views) * window**2
 
 
 def _fixed(recording: Recording, frames: range, folder: Path, progress: Progress | None) -> dict[str, Any]:

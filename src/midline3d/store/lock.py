@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from midline3d.errors import InputError
-from midline3d.store.segments import guard
+from midline3d.files import guarded
 
 LOCK = ".lock"
 _BEYOND = 1 << 20
@@ -20,22 +20,24 @@ _BEYOND = 1 << 20
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Holds the folder, which is made if need be; refused where another process holds it, dead ones hold nothing."""
-    guard(folder, lambda: Path(folder).mkdir(parents=True, exist_ok=True))
     path = Path(folder) / LOCK
-    guard(folder, path.touch)
-    with path.open("r+", encoding="utf-8") as file:
+    with guarded(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        path.touch()
+    # Unbuffered: on a full disk the holder's name cannot be written, and closing must not try again.
+    with path.open("r+b", buffering=0) as file:
         if not _held(file):
-            holder = file.read(200).strip() or "another process"
+            holder = (file.read(200) or b"").decode(errors="replace").strip() or "another process"
             raise InputError(
                 f"{folder} is being written by {holder}; wait until that has ended, or give another output folder"
             )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
+        with suppress(OSError):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}".encode())
         yield
 
 
-def _held(file: IO[str]) -> bool:
+def _held(file: IO[bytes]) -> bool:
     """Takes the lock, which closing the file gives back. True also where the file system knows no locks."""
     if os.name == "nt":
         import msvcrt

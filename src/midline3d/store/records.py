@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
@@ -12,6 +13,47 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating]
 Status = Literal["ok", "suspect", "lost", "unreadable"]
 STATUSES: tuple[str, ...] = get_args(Status)
+
+Reason = Literal[
+    "",
+    "not located",
+    "unreadable",
+    "light unexplained",
+    "drawn without light",
+    "view ignored",
+    "length",
+    "look",
+    "jump",
+    "directions disagree",
+    "border",
+    "outside",
+    "no fit",
+]
+REASONS: dict[str, str] = {
+    "": "nothing speaks against the frame",
+    "not located": "the animal was not found in the pictures, so that nothing was fitted",
+    "unreadable": "a camera's picture is missing, broken or black",
+    "light unexplained": "light that belongs to the animal is not drawn by the midline",
+    "drawn without light": "the midline is drawn where the pictures show no light",
+    "view ignored": "the fit draws next to nothing in one of the views",
+    "length": "the length is not this animal's",
+    "look": "width, brightness or sharpness are not this animal's",
+    "jump": "posture or place change more from the neighbouring frame than an animal can",
+    "directions disagree": "followed forwards and backwards in time, the frame comes out in two ways",
+    "border": "the animal touches the border of its crop",
+    "outside": "a part of the animal lies outside a camera's picture",
+    "no fit": "no start led to a midline that fits the pictures",
+}
+"""Why a frame has its status: every word there is, and what it means."""
+
+Edited = Literal["automatic", "pinned", "refitted", "accepted"]
+EDITS: dict[str, str] = {
+    "automatic": "as the program found it",
+    "pinned": "some of it was put in its place by hand",
+    "refitted": "fitted again from what was put in its place by hand",
+    "accepted": "looked at and found right",
+}
+"""What people did to a frame."""
 
 DIMENSIONS: dict[str, tuple[str, ...]] = {
     "position": ("keypoint", "space"),
@@ -25,8 +67,11 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "defocus": ("camera",),
     "shift": ("axis",),
     "loss": (),
+    "explained": ("camera",),
+    "sigma_across": ("keypoint",),
+    "sigma_along": ("keypoint",),
 }
-"""Dimensions of a variable in one frame's record; terms of the loss are scalars like `loss`."""
+"""Dimensions of a variable of real numbers in one frame's record; terms of the loss are scalars like `loss`."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +101,43 @@ class FrameResult:
     loss_terms: Mapping[str, float] = field(default_factory=dict)
     """Each term by its name, `pixels` for `loss_pixels`."""
     steps: int = 0
+    reason: Reason = ""
+    """Why the status is what it is."""
+    explained: Array | None = None
+    """(camera,) share of the animal's light that the render explains, 0 to 1."""
+    edited: Edited = "automatic"
+    source_frame: NDArray[np.integer] | None = None
+    """(camera,) the frame's number in each source, where that is not its number plus the camera's offset."""
+    sigma_across: Array | None = None
+    """(keypoint,) mm: standard deviation of the midline to its side."""
+    sigma_along: Array | None = None
+    """(keypoint,) mm: standard deviation along the midline."""
 
     def arrays(self) -> dict[str, Array]:
-        """Every number under its name in the result."""
+        """Every real number under its name in the result."""
         named = {item.name: getattr(self, item.name) for item in fields(self) if item.name in DIMENSIONS}
         named |= {f"loss_{name}": value for name, value in self.loss_terms.items()}
         return {name: np.asarray(value) for name, value in named.items() if value is not None}
 
+    def check(self, header: Header) -> None:
+        """Complains where a word or a shape is not one of this result's."""
+        for name, known in (("status", STATUSES), ("reason", REASONS), ("edited", EDITS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is '{getattr(self, name)}', but must be one of {', '.join(map(repr, known))}")
+        sizes = header.sizes
+        shapes = {name: values.shape for name, values in self.arrays().items()}
+        if self.source_frame is not None:
+            shapes["source_frame"] = np.shape(self.source_frame)
+        for name, shape in shapes.items():
+            dims = ("camera",) if name == "source_frame" else DIMENSIONS.get(name, ())
+            expected = tuple(sizes[dim] for dim in dims)
+            if shape != expected:
+                raise ValueError(f"{name} has the shape {shape}, but this result's is {expected}")
+
 
 @dataclass(frozen=True)
 class Header:
-    """What a run is. Two runs with the same header, but for frames, device and version, continue one another."""
+    """What a run is. Two runs with the same header, whatever their attributes, continue one another."""
 
     frames: tuple[int, ...]
     """Indices, in the recording, of the frames to reconstruct."""
@@ -76,12 +147,14 @@ class Header:
     settings: str = ""
     """The resolved settings, as TOML."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Fingerprint of every input, by its name."""
+    """Every input by its name: what it says, or "sha256:" and a fingerprint of its content."""
     seed: int = 0
     device: str = "cpu"
     version: str = ""
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
     """Anything else worth keeping with the result."""
+    offsets: tuple[int, ...] = ()
+    """Per camera: the number of its source's frame that is the recording's frame 0; empty where all are 0."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -96,3 +169,9 @@ class Header:
             "bishop": 2,
             "axis": 2 * count - 3,
         }
+
+    @property
+    def frame_bytes(self) -> int:
+        """About what one frame takes on the disk, in its segment and in the finished file together."""
+        sizes = self.sizes
+        return 400 + 12 * sum(math.prod(sizes[dim] for dim in dims) for dims in DIMENSIONS.values())

@@ -1,39 +1,35 @@
 """The result: a folder that grows frame by frame and is whole at every moment, and `midline.nc` at the end.
 
-    OUT/manifest.json      what the run is, and every segment with its checksum
-    OUT/segments/*.npz     some frames each, written once and never changed
+    OUT/manifest.json      what the run is
+    OUT/segments/*.npz     some frames each, written once and never changed, each with its checksum in its name
+    OUT/kept/*.npz         what the run knows beside its frames, to go on from
     OUT/midline.nc         everything, once all frames are there
 
-A file is written aside, flushed to the disk and renamed; the manifest follows. Whatever kills the run, what the
-manifest names is either whole or found out by its checksum, and those frames are simply done again.
+A file is written aside, flushed to the disk and renamed. Whatever kills the run, a segment is either whole or found
+out by its checksum, and those frames are simply done again.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
 from midline3d.errors import InputError
-from midline3d.store.dataset import assemble
-from midline3d.store.records import DIMENSIONS, FrameResult, Header
-from midline3d.store.segments import (
-    SEGMENTS,
-    Segment,
-    fingerprint,
-    guard,
-    settle,
-    unpack,
-    write_segment,
-    write_whole,
-)
+from midline3d.files import aside, guarded
+from midline3d.store.dataset import PENDING, Part, assemble, attributes_of, blocks, write_netcdf
+from midline3d.store.difference import check_same_run
+from midline3d.store.kept import read_kept, write_kept
+from midline3d.store.manifest import MANIFEST, Manifest
+from midline3d.store.records import FrameResult, Header
+from midline3d.store.segments import SEGMENTS, Segment, fingerprint, segments_in, unpack, write_segment
 
-FORMAT = "midline3d result 1"
-MANIFEST, FINAL = "manifest.json", "midline.nc"
+FINAL = "midline.nc"
 SEGMENT_FRAMES = 64
 """Frames after which a segment is written: more would lose more in a crash, fewer would make many files."""
 SEGMENT_SECONDS = 5.0
@@ -43,12 +39,25 @@ SEGMENT_SECONDS = 5.0
 class Result:
     """A result being written. Use as a context, so that the last frames reach the disk."""
 
-    def __init__(self, folder: Path, header: Header, segments: Sequence[Segment] = ()) -> None:
-        self.folder, self.header = folder, header
-        self._segments = list(segments)
-        self._expected = frozenset(header.frames)
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Takes what lies in the folder and is whole; nothing is written."""
+        self.folder, self._manifest = folder, manifest
+        self._expected = frozenset(manifest.header.frames)
+        self._segments: dict[int, Segment] = {}
+        self._home: dict[int, int] = {}  # of every frame that is there: its segment's number, 0 in memory
+        self._last = manifest.since
+        self._terms: set[str] = set()
         self._waiting: dict[int, FrameResult] = {}
         self._since = 0.0
+        self._written = False
+        for segment in segments_in(folder, manifest.since):
+            arrays = segment.read(folder, lambda name: name == "frame")
+            self._last = segment.number
+            if arrays is not None:
+                self._segments[segment.number] = segment
+                frames = (frame for frame in arrays["frame"].tolist() if frame in self._expected)
+                self._home |= dict.fromkeys(frames, segment.number)
+                self._terms |= {name for name in arrays if name.startswith("loss_")}
 
     @classmethod
     def create(cls, folder: Path, header: Header) -> Result:
@@ -56,39 +65,65 @@ class Result:
         folder = Path(folder)
         if (folder / MANIFEST).exists():
             raise InputError(f"{folder} already holds a result; resume it, or give another folder")
-        guard(folder, lambda: (folder / SEGMENTS).mkdir(parents=True, exist_ok=True))
-        result = cls(folder, header)
+        with guarded(folder):
+            (folder / SEGMENTS).mkdir(parents=True, exist_ok=True)
+        result = cls(folder, Manifest(header, since=_last(folder)))
         result._write_manifest()
         return result
 
     @classmethod
-    def resume(cls, folder: Path, header: Header) -> Result:
-        """Continues a result: checks that it is the same run, and drops every segment that is not whole."""
+    def resume(cls, folder: Path, header: Header | None = None) -> Result:
+        """Continues a result: checks that it is the same run, and drops every segment that is not whole.
+
+        header: of the run that would continue it; without one it is taken as it is, to be corrected.
+        """
         folder = Path(folder)
-        before, segments = _read_manifest(folder)
-        whole = [segment for segment in segments if segment.read(folder) is not None]
-        done = {frame for segment in whole for frame in segment.frames}
-        _check_same_run(folder, before, header, done)
-        result = cls(folder, replace(header, attributes={**before.attributes, **header.attributes}), whole)
+        before = Manifest.read(folder)
+        result = cls(folder, before)
+        if header is not None:
+            check_same_run(folder, before.header, header, lambda: result.complete)
+            # Where nothing is left to compute, the version and device that computed it stay.
+            older, newer = (header, before.header) if result.complete else (before.header, header)
+            attributes = {**older.attributes, **newer.attributes}
+            result._manifest = replace(before, header=replace(newer, attributes=attributes))
         result._write_manifest()
-        named = {segment.name for segment in whole}
-        (folder / SEGMENTS).mkdir(exist_ok=True)
-        for path in (folder / SEGMENTS).iterdir():
-            if path.name not in named:
-                path.unlink()
+        with guarded(folder):
+            (folder / SEGMENTS).mkdir(exist_ok=True)
+        result._clear()
         return result
+
+    @classmethod
+    def redo(cls, folder: Path, header: Header) -> Result:
+        """Begins anew in a folder that holds a result, which is replaced only when something new comes.
+
+        The same run that was begun so before, and is not complete, goes on.
+        """
+        folder = Path(folder)
+        if not (folder / MANIFEST).exists():
+            return cls.create(folder, header)
+        with suppress(InputError):  # what cannot be read is nothing to go on with
+            before = Manifest.read(folder)
+            result = cls(folder, before)
+            if before.redo and not result.complete:
+                check_same_run(folder, before.header, header, lambda: False)
+                return cls.resume(folder, header)
+        with guarded(folder):
+            (folder / SEGMENTS).mkdir(exist_ok=True)
+        return cls(folder, Manifest(header, since=_last(folder), redo=True))
+
+    @classmethod
+    def start(cls, folder: Path, header: Header, redo: bool = False) -> Result:
+        """Resumes the result in the folder, or creates it, or begins it anew."""
+        if redo:
+            return cls.redo(folder, header)
+        return (cls.resume if (Path(folder) / MANIFEST).exists() else cls.create)(folder, header)
 
     @staticmethod
     def check(folder: Path, header: Header) -> None:
         """Complains if another run's result lies in the folder; nothing is touched."""
         if (Path(folder) / MANIFEST).exists():
-            before, segments = _read_manifest(Path(folder))
-            _check_same_run(folder, before, header, {frame for segment in segments for frame in segment.frames})
-
-    @classmethod
-    def start(cls, folder: Path, header: Header) -> Result:
-        """Resumes the result in the folder, or creates it."""
-        return (cls.resume if (Path(folder) / MANIFEST).exists() else cls.create)(folder, header)
+            before = Manifest.read(Path(folder))
+            check_same_run(Path(folder), before.header, header, lambda: Result(Path(folder), before).complete)
 
     def __enter__(self) -> Result:
         return self
@@ -97,85 +132,126 @@ class Result:
         self.flush()
 
     @property
-    def done(self) -> frozenset[int]:
-        """Frames that are in the result already."""
-        return frozenset(self._waiting).union(*(segment.frames for segment in self._segments))
+    def header(self) -> Header:
+        return self._manifest.header
+
+    @property
+    def done(self) -> Set[int]:
+        """Frames that are in the result already: a view that costs nothing and grows with the result."""
+        return self._home.keys()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every frame is there."""
+        return len(self._home) == len(self._expected)
+
+    @property
+    def needed(self) -> int:
+        """About how many bytes the run will still want on the disk."""
+        missing = len(self._expected) - len(self._home) + len(self._waiting)
+        return 500_000 + missing * self.header.frame_bytes
 
     def append(self, frame: int, record: FrameResult) -> None:
         """Adds a frame, in any order; of a frame added twice the last holds."""
         if frame not in self._expected:
             raise ValueError(f"frame {frame} is not one of the {len(self.header.frames)} frames of this result")
-        self._check_shapes(record)
+        record.check(self.header)
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting[frame] = record
+        self._home[frame] = 0
         if len(self._waiting) >= SEGMENT_FRAMES or time.monotonic() - self._since > SEGMENT_SECONDS:
             self.flush()
 
     def note(self, **attributes: str | int | float) -> None:
         """Keeps something with the result that was not known when it was begun."""
-        self.header = replace(self.header, attributes={**self.header.attributes, **attributes})
+        self._manifest = replace(
+            self._manifest, header=replace(self.header, attributes={**self.header.attributes, **attributes})
+        )
         self._write_manifest()
+
+    def keep(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keeps what the run knows, to go on from after a crash: arrays and what JSON can say, nested as you like."""
+        self._ensure_manifest()
+        write_kept(self.folder, name, self._manifest.run, content, self.needed)
+
+    def kept(self, name: str) -> dict[str, Any] | None:
+        """What this run kept under a name, number for number; None where there is nothing, or nothing whole.
+
+        Tuples come back as lists, keys as text.
+        """
+        return read_kept(self.folder, name, self._manifest.run)
 
     def flush(self) -> None:
         """Brings every frame added so far to the disk."""
         if not self._waiting:
             return
-        number = 1 + max((int(Path(segment.name).stem) for segment in self._segments), default=0)
-        self._segments.append(write_segment(self.folder, number, self._waiting))
-        self._write_manifest()
+        self._ensure_manifest()
+        number = self._last + 1
+        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed)
+        self._last = number
+        self._terms |= {f"loss_{name}" for record in self._waiting.values() for name in record.loss_terms}
+        self._home |= dict.fromkeys(self._waiting, number)
         self._waiting.clear()
 
     def read(self, frame: int) -> FrameResult | None:
         """A frame as it was added, number for number (None became NaN where neighbours have numbers)."""
         if frame in self._waiting:
             return self._waiting[frame]
-        for segment in reversed(self._segments):
-            if frame in segment.frames and (arrays := segment.read(self.folder)) is not None:
-                return unpack(arrays, segment.frames.index(frame))
-        return None
+        segment = self._segments.get(self._home.get(frame, 0))
+        arrays = None if segment is None else segment.read(self.folder)
+        return None if arrays is None else unpack(arrays, arrays["frame"].tolist().index(frame))
 
     def dataset(self) -> xr.Dataset:
         """Everything so far, as `open_result` gives it."""
         self.flush()
-        return assemble(self.folder, self.header, self._segments)
+        return assemble(self.folder, self.header, self._ordered)
 
     def consolidate(self) -> Path:
         """Writes `midline.nc`; every frame must be there."""
-        left = len(self._expected - self.done)
+        path, left = self.folder / FINAL, len(self._expected) - len(self._home)
         if left:
             raise InputError(
                 f"{self.folder}: {left} of {len(self.header.frames)} frames are still to do; resume the run"
             )
-        dataset = self.dataset()
-        packed = {
-            name: {"zlib": True, "complevel": 4, "shuffle": True}
-            for name, variable in dataset.data_vars.items()
-            if variable.dtype.kind in "fi" and variable.ndim > 1
-        }
-        aside = self.folder / f"{FINAL}.part"
+        self.flush()
+        # Read back as they will stand there, so that what was noted since is missed.
+        if final_attributes(path) != attributes_of(self.header, fingerprint(self._ordered)):
+            with aside(path, 500_000 + len(self.header.frames) * self.header.frame_bytes // 2) as part:
+                write_netcdf(part, self._parts())
+        self._clear()
+        return path
 
-        def write() -> None:
-            dataset.to_netcdf(aside, engine="h5netcdf", encoding=packed)
-            settle(aside, self.folder / FINAL)
+    def _parts(self) -> Iterator[xr.Dataset]:
+        """The whole result, some frames at a time."""
+        content = fingerprint(self._ordered)
+        for frames in blocks(self.header):
+            numbers = sorted({self._home[frame] for frame in frames})
+            segments = [self._segments[number] for number in numbers]
+            part = assemble(self.folder, self.header, segments, Part(frames, content, frozenset(self._terms)))
+            if (part.status == PENDING).any():
+                raise InputError(f"{self.folder}: frames have gone bad on the disk; the same command does them again")
+            yield part
 
-        guard(self.folder, write)
-        return self.folder / FINAL
+    @property
+    def _ordered(self) -> list[Segment]:
+        return [self._segments[number] for number in sorted(self._segments)]
 
-    def _check_shapes(self, record: FrameResult) -> None:
-        sizes = self.header.sizes
-        for name, values in record.arrays().items():
-            shape = tuple(sizes[dim] for dim in DIMENSIONS.get(name, ()))
-            if values.shape != shape:
-                raise ValueError(f"{name} has the shape {values.shape}, but this result's is {shape}")
+    def _clear(self) -> None:
+        """Removes what a crash left over, and segments of a run that this one has replaced."""
+        named = {segment.name for segment in self._segments.values()}
+        for path in (self.folder / SEGMENTS).iterdir():
+            if path.name not in named:
+                with suppress(OSError):
+                    path.unlink()
+
+    def _ensure_manifest(self) -> None:
+        if not self._written:
+            self._write_manifest()
 
     def _write_manifest(self) -> None:
-        content = {
-            "format": FORMAT,
-            "header": asdict(self.header) | {"frames": _runs(self.header.frames)},
-            "segments": [asdict(segment) | {"frames": _runs(segment.frames)} for segment in self._segments],
-        }
-        write_whole(self.folder / MANIFEST, json.dumps(content).encode())
+        self._manifest.write(self.folder, self.needed)
+        self._written = True
 
 
 def open_result(path: Path | str) -> xr.Dataset:
@@ -185,77 +261,38 @@ def open_result(path: Path | str) -> xr.Dataset:
     """
     path = Path(path)
     if path.is_file() and path.suffix == ".nc":
-        return _load(path)
+        return load_final(path)
     if (path / MANIFEST).exists():
-        header, segments = _read_manifest(path)
-        if (path / FINAL).exists():
-            final = _load(path / FINAL)
-            if final.attrs.get("segments") == fingerprint(segments):
-                return final
-        return assemble(path, header, segments)
+        manifest = Manifest.read(path)
+        segments = segments_in(path, manifest.since)
+        if final_attributes(path / FINAL).get("segments") == fingerprint(segments):
+            with suppress(InputError):  # damaged: the segments are there
+                return load_final(path / FINAL)
+        return assemble(path, manifest.header, segments)
     if (path / FINAL).exists():
-        return _load(path / FINAL)
+        return load_final(path / FINAL)
     raise InputError(f"{path} is no result: it has neither {MANIFEST} nor {FINAL}; give the folder of a reconstruction")
 
 
-def _load(path: Path) -> xr.Dataset:
+def load_final(path: Path) -> xr.Dataset:
+    """A finished file."""
     try:
         return xr.load_dataset(path, engine="h5netcdf")
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, KeyError, RuntimeError) as fault:
         raise InputError(f"{path}: cannot be read as netCDF ({fault}); consolidate the result again") from None
 
 
-def _read_manifest(folder: Path) -> tuple[Header, list[Segment]]:
-    path = folder / MANIFEST
+def final_attributes(path: Path) -> dict[str, Any]:
+    """Those of a finished file; none where there is none, or none that can be read."""
+    import h5netcdf
+
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} holds no result to resume: it has no {MANIFEST}; check the path") from None
-    except (OSError, ValueError) as fault:
-        raise InputError(f"{path}: cannot be read ({fault}); is it a result of midline3d?") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(f"{path}: is not of the format '{FORMAT}'; use the version of midline3d that wrote it")
-    header = content["header"]
-    header |= {"frames": _frames(header["frames"]), "cameras": tuple(header["cameras"])}
-    segments = [Segment(**segment | {"frames": _frames(segment["frames"])}) for segment in content["segments"]]
-    return Header(**header), segments
+        with h5netcdf.File(path, "r") as file:
+            return {name: getattr(value, "item", lambda value=value: value)() for name, value in file.attrs.items()}
+    except (OSError, ValueError, KeyError, RuntimeError):
+        return {}
 
 
-def _runs(frames: Sequence[int]) -> list[list[int]]:
-    """Frames as [first, last] of every run of successive ones: the manifest is written anew with every segment."""
-    runs: list[list[int]] = []
-    for frame in frames:
-        if runs and frame == runs[-1][1] + 1:
-            runs[-1][1] = frame
-        else:
-            runs.append([frame, frame])
-    return runs
-
-
-def _frames(runs: list[list[int]]) -> tuple[int, ...]:
-    return tuple(frame for first, last in runs for frame in range(first, last + 1))
-
-
-def _check_same_run(folder: Path, before: Header, now: Header, done: set[int]) -> None:
-    """Frames of two different runs must never stand side by side in one result."""
-    remedy = "repeat it as it was, or give another output folder"
-    if before.settings != now.settings:
-        old, new = before.settings.splitlines(), now.settings.splitlines()
-        changed = [line for line in old + new if line not in old or line not in new] or ["their order"]
-        raise InputError(f"{folder} was begun with other settings ({changed[-1]}); {remedy}")
-    for name in sorted(before.inputs.keys() | now.inputs.keys()):
-        if before.inputs.get(name) != now.inputs.get(name):
-            if before.frames != now.frames:
-                then, here = (f"{frames[0]}:{frames[-1] + 1}" for frames in (before.frames, now.frames))
-                raise InputError(f"{folder} was begun with frames {then}, not {here}; {remedy}")
-            raise InputError(f"{folder} was begun with another {name}, or its files have changed since; {remedy}")
-    for name in ("cameras", "keypoints", "fps", "seed"):
-        if getattr(before, name) != getattr(now, name):
-            raise InputError(
-                f"{folder} was begun with {name} {getattr(before, name)}, not {getattr(now, name)}; {remedy}"
-            )
-    beyond = sorted(done - set(now.frames))
-    if beyond:
-        raise InputError(
-            f"{folder} already holds {len(beyond)} frames that are not asked for (the first is {beyond[0]}); {remedy}"
-        )
+def _last(folder: Path) -> int:
+    """Number of the last segment in a folder, of whatever run."""
+    return max((segment.number for segment in segments_in(folder)), default=0)

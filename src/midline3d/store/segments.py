@@ -1,11 +1,14 @@
-"""Files that are there whole or not at all, and segments: some frames each, known by their checksum."""
+"""Segments: some frames each, in a file that is written once and carries its checksum in its name.
+
+Nothing else needs to be written for a segment to count, so that a frame costs the same whether it is the first or the
+last of a million; and a file that was cut, changed or lost harms no other.
+"""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
-import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,43 +17,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.errors import InputError
+from midline3d.files import write_whole
 from midline3d.store.records import DIMENSIONS, FrameResult
 
 SEGMENTS = "segments"
 """Folder of the segments in a result."""
+_NAME = re.compile(r"(\d{6,})-([0-9a-f]{16})\.npz")
+WORDS = ("status", "reason", "edited")
+"""Variables of a frame that are words."""
 
 
 @dataclass(frozen=True)
 class Segment:
     """Some frames of a result, in a file that is never changed."""
 
-    name: str
-    sha256: str
-    frames: tuple[int, ...]
+    number: int
+    """Later ones have higher numbers."""
+    checksum: str
+    """The first 16 digits of its content's sha256."""
 
-    def read(self, folder: Path) -> dict[str, NDArray[Any]] | None:
-        """The arrays, leading with an axis of frames; None where the file is missing or not what was written."""
+    @property
+    def name(self) -> str:
+        return f"{self.number:06d}-{self.checksum}.npz"
+
+    def read(self, folder: Path, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, NDArray[Any]] | None:
+        """The arrays, leading with an axis of frames; None where the file is missing or not what was written.
+
+        wanted: tells by its name whether an array is; of the others there are only the names, with nothing in them.
+        """
         try:
             content = (folder / SEGMENTS / self.name).read_bytes()
         except OSError:
             return None
-        if hashlib.sha256(content).hexdigest() != self.sha256:
+        if _checksum(content) != self.checksum:
             return None
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return dict(arrays)
+            return {name: arrays[name] if wanted(name) else np.empty(0) for name in arrays.files}
 
 
-def write_segment(folder: Path, number: int, records: Mapping[int, FrameResult]) -> Segment:
-    """Brings frames to the disk."""
-    content, name = _pack(records), f"{number:06d}.npz"
-    write_whole(folder / SEGMENTS / name, content)
-    return Segment(name, hashlib.sha256(content).hexdigest(), tuple(sorted(records)))
+def segments_in(folder: Path, since: int = 0) -> list[Segment]:
+    """The segments that lie in a result's folder, whole or not, with numbers above `since`, by rising number."""
+    place = folder / SEGMENTS
+    names = [_NAME.fullmatch(path.name) for path in place.iterdir()] if place.is_dir() else []
+    found = [Segment(int(name[1]), name[2]) for name in names if name is not None]
+    return sorted((each for each in found if each.number > since), key=lambda each: (each.number, each.checksum))
+
+
+def write_segment(folder: Path, number: int, records: Mapping[int, FrameResult], needed: int = 0) -> Segment:
+    """Brings frames to the disk. needed: bytes that the whole run will still want there."""
+    content = _pack(records)
+    segment = Segment(number, _checksum(content))
+    write_whole(folder / SEGMENTS / segment.name, content, needed)
+    return segment
 
 
 def fingerprint(segments: Sequence[Segment]) -> str:
     """Changes whenever the content of a result does."""
-    return hashlib.sha256("".join(segment.sha256 for segment in segments).encode()).hexdigest()
+    return hashlib.sha256("".join(segment.name for segment in segments).encode()).hexdigest()
 
 
 def unpack(arrays: Mapping[str, NDArray[Any]], row: int) -> FrameResult:
@@ -60,64 +83,35 @@ def unpack(arrays: Mapping[str, NDArray[Any]], row: int) -> FrameResult:
         if name in numbers:
             numbers[name] = float(numbers[name])
     terms = {name[5:]: float(values[row]) for name, values in arrays.items() if name.startswith("loss_")}
-    status: Any = str(arrays["status"][row])
-    return FrameResult(status=status, steps=int(arrays["steps"][row]), loss_terms=terms, **numbers)
+    words: dict[str, Any] = {name: str(arrays[name][row]) for name in WORDS}
+    if "source_frame" in arrays and arrays["source_frame"][row].min() >= 0:
+        numbers["source_frame"] = arrays["source_frame"][row]
+    return FrameResult(steps=int(arrays["steps"][row]), loss_terms=terms, **words, **numbers)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that it is there whole or not at all."""
-    aside = path.with_name(path.name + ".part")
-
-    def write() -> None:
-        aside.write_bytes(content)
-        settle(aside, path)
-
-    guard(path.parent, write)
-
-
-def settle(aside: Path, path: Path) -> None:
-    """Flushes a file to the disk and gives it its name."""
-    with aside.open("rb+") as file:
-        os.fsync(file.fileno())
-    aside.replace(path)
-    if os.name == "posix":  # elsewhere a folder cannot be flushed
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def guard(folder: Path, write: Callable[[], object]) -> None:
-    """Says what a user can do about a disk that is full or forbidden; nothing written before is harmed by it."""
-    try:
-        write()
-    except OSError as fault:
-        if fault.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise InputError(f"{folder}: the disk is full; free some space and run the same command again") from fault
-        if fault.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise InputError(
-                f"{folder}: cannot be written to ({fault.strerror}); give another output folder"
-            ) from fault
-        if fault.errno in (errno.EEXIST, errno.ENOTDIR):
-            raise InputError(f"{folder}: is a file, or lies in one; give a folder for the output") from fault
-        raise
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _pack(records: Mapping[int, FrameResult]) -> bytes:
     """Frames as the content of one segment."""
     ordered = sorted(records.items())
     numbers = [record.arrays() for _, record in ordered]
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: dict[str, Any] = {
         "frame": np.array([frame for frame, _ in ordered], dtype=np.int64),
-        "status": np.array([record.status for _, record in ordered], dtype=np.str_),
         "steps": np.array([record.steps for _, record in ordered], dtype=np.int32),
     }
+    arrays |= {name: np.array([getattr(record, name) for _, record in ordered], dtype=np.str_) for name in WORDS}
+    sources = [record.source_frame for _, record in ordered]
+    given = next((source for source in sources if source is not None), None)
+    if given is not None:
+        unknown = np.full(np.shape(given), -1)
+        arrays["source_frame"] = np.stack([unknown if source is None else source for source in sources])
     for name in sorted(set().union(*numbers)):
         known = next(row[name] for row in numbers if name in row)
         blank = np.full(known.shape, np.nan)
         stack = np.stack([row.get(name, blank) for row in numbers])
         arrays[name] = stack.astype(known.dtype if known.dtype.kind == "f" else np.float64)
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, **arrays)
     return buffer.getvalue()

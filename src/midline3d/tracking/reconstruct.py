@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -10,11 +14,12 @@ from pathlib import Path
 import torch
 
 from midline3d.calibration import save_calibration
-from midline3d.cameras import Cameras
-from midline3d.recording import Prepared, Recording, load_recording, prepare
-from midline3d.recording.prepare import chosen_frames, fingerprint_of
+from midline3d.files import aside, demand, write_whole
+from midline3d.recording import Prepared, Recording, adopt, load_recording, prepare
+from midline3d.recording.identity import inputs_of
+from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
-from midline3d.store import FrameResult, Header, Result, locked
+from midline3d.store import FrameResult, Header, Reason, Result, RunLog, info, locked
 from midline3d.tracking.begin import Beginning, Progress, begin
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked
@@ -34,43 +39,80 @@ class Job:
     """First frame and the one after the last."""
     shortest: bool = False
     """Stop at the shortest camera's end instead of refusing unequal lengths."""
+    redo: bool = False
+    """Start over where the folder holds a result; its frames are replaced when new ones come."""
+    crops: Path | None = None
+    """Another result's prepared crops of the same recording, to be used instead of decoding again."""
 
 
 def reconstruct(job: Job, progress: Progress) -> Path:
     """The whole job. Returns the path of midline.nc."""
     recording = load_recording(job.recording, shortest=job.shortest)
-    with locked(job.out):
-        return _reconstructed(job, recording, progress)
+    what = f"midline3d {_release()}: reconstruct {job.recording} on {job.device}, seed {job.seed} ({_versions()})"
+    with locked(job.out), RunLog(job.out).run(what) as log:
+        return _reconstructed(job, recording, log, log.watched(progress))
 
 
-def _reconstructed(job: Job, recording: Recording, progress: Progress) -> Path:
+def _reconstructed(job: Job, recording: Recording, log: RunLog, progress: Progress) -> Path:
     frames = chosen_frames(range(*job.frames) if job.frames else None, recording)
     header = _header(job, recording, frames)
     # Before hours are spent, and before the crops of what lies there are written over.
-    Result.check(job.out, header)
-    prepared = prepare(
+    if not job.redo:
+        Result.check(job.out, header)
+    prepared = _prepared(job, recording, frames, progress)
+    with Result.start(job.out, header, job.redo) as result:
+        missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
+        log.say(f"{len(result.done)} of {len(prepared)} frames are there, {len(missing)} to do")
+        if missing:
+            demand(job.out, result.needed, "the midlines")
+            _track(job, recording, prepared, result, missing, progress)
+        path = result.consolidate()
+    about = info(job.out)
+    for line in (about.summary(), about.warning()):
+        if line:
+            log.say(line)
+    return path
+
+
+def _prepared(job: Job, recording: Recording, frames: range, progress: Progress) -> Prepared:
+    folder, locating = job.out / "crops", job.settings.locating
+    if job.crops is not None:
+        return adopt(recording, locating, folder, job.crops, frames)
+    return prepare(
         recording,
-        job.settings.locating,
-        job.out / "crops",
+        locating,
+        folder,
         progress=lambda done, total: progress("locating the worm", done, total),
         frames=frames,
     )
-    with Result.start(job.out, header) as result:
-        missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
-        if missing:
-            cameras = _track(job, prepared, result, missing, progress)
-            # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
-            save_calibration(recording.calibration.with_cameras(cameras), job.out / "calibration.json")
-        return result.consolidate()
 
 
-def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], progress: Progress) -> Cameras:
-    """Follows the animal through the missing frames; returns the rig as it was refined."""
+def _track(
+    job: Job, recording: Recording, prepared: Prepared, result: Result, missing: list[int], progress: Progress
+) -> None:
+    """Follows the animal through the missing frames."""
     generator = torch.Generator().manual_seed(job.seed)
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
     beginning = begin(clip, generator, progress)
-    _keep_body(job.out, beginning)
     result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
+    _keep_body(job.out, beginning, result.needed)
+    # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
+    with aside(job.out / "calibration.json", result.needed) as part:
+        save_calibration(recording.calibration.with_cameras(beginning.clip.cameras), part)
+    with _timed(result, len(missing)):
+        _follow(beginning, prepared, result, missing, progress)
+
+
+@contextmanager
+def _timed(result: Result, count: int) -> Iterator[None]:
+    """Notes how fast frames came, once all of them have."""
+    began = time.monotonic()
+    yield
+    result.note(frames_per_second=count / max(time.monotonic() - began, 1e-9))
+
+
+def _follow(beginning: Beginning, prepared: Prepared, result: Result, missing: list[int], progress: Progress) -> None:
+    """Both ways from the beginning, as far as frames are missing."""
     clip, first = beginning.clip, beginning.frame
     ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
     done = len(clip) - len(missing)
@@ -79,7 +121,6 @@ def _track(job: Job, prepared: Prepared, result: Result, missing: list[int], pro
             result.append(prepared.start + tracked.frame, _record(clip, tracked))
             done += 1
         progress("reconstructing", done, len(clip))
-    return clip.cameras
 
 
 def _needed(way: list[int], missing: set[int]) -> list[int]:
@@ -88,7 +129,7 @@ def _needed(way: list[int], missing: set[int]) -> list[int]:
     return way[: last + 1]
 
 
-def _keep_body(out: Path, beginning: Beginning) -> None:
+def _keep_body(out: Path, beginning: Beginning, needed: int) -> None:
     """What was learned of the animal, in body.json: with it a frame is rendered anew from its own numbers."""
     clip = beginning.clip
     content = {
@@ -99,14 +140,10 @@ def _keep_body(out: Path, beginning: Beginning) -> None:
         "error": clip.error.tolist(),
         "veil": None if clip.veil is None else clip.veil.as_json(),
     }
-    (out / "body.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+    write_whole(out / "body.json", json.dumps(content).encode() + b"\n", needed)
 
 
 def _header(job: Job, recording: Recording, span: range) -> Header:
-    try:
-        release = version("midline3d")
-    except PackageNotFoundError:
-        release = "0"
     return Header(
         frames=tuple(span),
         fps=recording.fps,
@@ -114,19 +151,36 @@ def _header(job: Job, recording: Recording, span: range) -> Header:
         keypoints=job.settings.curve.vertices,
         # How cameras are adjusted afterwards is no part of it.
         settings=dump_settings(replace(job.settings, refine=RefineSettings())),
-        inputs={"recording": fingerprint_of(recording, job.settings.locating, span)},
+        inputs=inputs_of(recording),
         seed=job.seed,
         device=job.device,
-        version=release,
+        version=_release(),
+        attributes={"recording": recording.name, "versions": _versions()},
+        offsets=tuple(view.offset for view in recording.views),
     )
+
+
+def _release(package: str = "midline3d") -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "0"
+
+
+def _versions() -> str:
+    """Of all that has a part in the numbers."""
+    packages = ("torch", "numpy", "scipy", "opencv-python-headless", "av")
+    told = ", ".join(f"{package} {_release(package)}" for package in packages)
+    return f"Python {platform.python_version()}, {told}, {platform.system()} {platform.machine()}"
 
 
 def _record(clip: Clip, tracked: Tracked) -> FrameResult:
     if tracked.fit is None or tracked.projection is None:
-        return FrameResult(tracked.status)
+        return FrameResult(tracked.status, reason=_reason(clip, tracked))
     state = tracked.fit.state
     return FrameResult(
         status=tracked.status,
+        reason=_reason(clip, tracked),
         position=clip.world(state, [tracked.frame])[0].numpy(),
         confidence=tracked.fit.shares[0].cpu().numpy(),
         projection=tracked.projection.numpy(),
@@ -141,3 +195,14 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
         loss_terms={name: float(value[0]) for name, value in tracked.fit.terms.items()},
         steps=int(tracked.fit.iterations[0]),
     )
+
+
+def _reason(clip: Clip, tracked: Tracked) -> Reason:
+    """Why a frame is not ok."""
+    if tracked.status == "ok":
+        return ""
+    if tracked.status == "unreadable":
+        return "unreadable"
+    if tracked.status == "lost":
+        return "no fit" if clip.prepared.log.status[tracked.frame] <= 1 else "not located"
+    return "light unexplained"
