@@ -17,7 +17,7 @@ QUICK = replace(Settings(), start=replace(Settings().start, tries=1, starts=5, s
 
 
 def recording(frames: int = 8, shift: float = 0.0, short: float = 0.0) -> tuple[xr.Dataset, xr.Dataset]:
-    """A straight worm of 100 px in two views; the result lies `shift` px beside it, and `short` px short of its head."""
+    """A straight worm of 100 px in two views; the result lies `shift` px beside it, `short` px short of its head."""
     u = np.linspace(100, 200, 128)
     line = np.stack([u, np.full(128, 150.0)], -1)
     found = np.stack([np.linspace(100 + short, 200, 128), np.full(128, 150.0 + shift)], -1)

@@ -137,7 +137,7 @@ def test_a_coil_touches_itself_and_does_not_pass_through() -> None:
     seed = next(s for s in range(40) if draw_nuisances(s, "coil", 512).motion.contact)
     scene = make_varied_scene(plan("coil", seed, frames=12, size=512))
     gap = clearance(scene.midlines, scene.body.radius_at(np.linspace(0, 1, 401)))
-    assert 0 <= gap < 2 * scene.body.radius
+    assert 0 <= gap < 0.5 * scene.body.radius
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
