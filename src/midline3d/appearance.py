@@ -206,11 +206,15 @@ class Profile:
         )
 
 
+LONGEST = 3.0
+"""Most that light's way through the body counts longer than across it: seen end on, the body ends."""
+
+
 def optics(
     cameras: Cameras,
     points: Float[Tensor, "batch vertex 3"],
     tangents: Float[Tensor, "batch vertex 3"],
-    longest: float = 3.0,
+    longest: float = LONGEST,
 ) -> Optics:
     """Light's way through the body (1 / sin of its angle to the line of sight, bounded by `longest`), and depths."""
     if fused.takes(cameras.rotation, points, tangents):

@@ -83,7 +83,7 @@ class CurveSettings:
     iota: tuple[float, float] = (0.02, 3.0)
     """Of the recording's brightest body."""
     rho: tuple[float, float] = (0.6, 6.0)
-    defocus: float = 8.0
+    defocus: float = 20.0
     """px of blur per mm of depth, either way: stronger than any lens of this field."""
 
 
@@ -123,7 +123,10 @@ class SecondOrderSettings:
     keep_shift: float = 1e-2
     """Of squared px of change of the relative shifts since the frame before."""
     keep_look: float = 0.3
-    """Of squared change of log sigma, log iota, log rho (and of defocus, in px per mm) since the frame before."""
+    """Of squared change of log sigma, log iota, log rho since the frame before."""
+    small_defocus: float = 1e-3
+    """Of squared defocus, in px per mm: lenses of this field have up to 10. Held tightly, the world would be made
+    larger so that a mm blurs less."""
     keep_length: float = 3e4
     """Of squared change of log length, once the body has been learned: it is the animal's own."""
 
@@ -263,10 +266,28 @@ class TrackingSettings:
 
     fitter: Literal["second-order", "adam"] = "second-order"
     """How tracked frames are fitted: `adam` is the paper's way, for comparison."""
-    suspect: float = 1.6
-    """Times the usual misfit above which a frame is tried again from other starts, and marked if that does not help."""
-    lost: float = 3.0
-    """Times the usual misfit above which the frame is given up."""
+
+
+@dataclass(frozen=True)
+class JudgingSettings:
+    """From when on a frame is not trusted. Pieces are pieces of the body as long as it is wide (see `Evidence`)."""
+
+    explained: float = 0.6
+    """Least share of the light that image and render have in common, in every view."""
+    least_explained: float = 0.3
+    """The same, under which the frame is lost."""
+    unexplained: float = 0.8
+    """Most pieces of light around the curve that nothing draws, in two views at once."""
+    most_unexplained: float = 4.0
+    """The same in one view."""
+    unbacked: float = 1.0
+    """Most pieces that are drawn where there is no light, in any view."""
+    most_unbacked: float = 6.0
+    """The same, above which the frame is lost."""
+    outside: float = 0.03
+    """Most of the body that may lie outside the crop of a view."""
+    jump: float = 0.15
+    """Body lengths that the vertices may lie from where they were expected, on average."""
 
 
 @dataclass(frozen=True)
@@ -296,6 +317,7 @@ class Settings:
     start: StartSettings = field(default_factory=StartSettings)
     body: BodySettings = field(default_factory=BodySettings)
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    judging: JudgingSettings = field(default_factory=JudgingSettings)
     refine: RefineSettings = field(default_factory=RefineSettings)
 
 

@@ -6,19 +6,20 @@ shared. Each frame's unknowns are eliminated (Schur complement), the shared step
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d.appearance import Profile, Shape, optics
+from midline3d.appearance import LONGEST, Profile, Shape, optics
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
-from midline3d.fitting.normal import System, assemble, shift_and_look_derivatives, vertex_derivatives
+from midline3d.fitting.normal import System, shift_and_look_derivatives, vertex_derivatives
 from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, moved
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
 
-SETTLED = 0.01
+SETTLED = 0.03
 """Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
 would stop long before the ends have found their place."""
 
@@ -209,19 +210,58 @@ def _system(here: _Point, rig: Rig) -> tuple[Tensor, Tensor]:
     problem, at = here.problem, here.at
     cameras, state = problem.views.cameras, at.state
     pivot = (rig.pivot - rig.centres).to(state.points)
-    others = torch.cat(
+    derivatives = torch.cat(
         [
+            _by_geometry(here),
             shift_and_look_derivatives(state, at.look, cameras, problem.layout),
             _by_cameras(refinement_jacobian(cameras, state.points, pivot)),
             _by_body(here),
         ],
         -1,
     )
-    places = vertex_derivatives(state, problem.basis)
-    system = assemble(at.products, places, projection_jacobian(cameras, state.points), others)
+    tall = derivatives.flatten(1, 3)
+    pushed = (at.products.gram @ derivatives).flatten(1, 3)
     weight = problem.weights.pixels
-    system = add_priors(problem, at, System(system.hessian * weight, system.gradient * weight))
+    hessian = weight * (tall.mT @ pushed)
+    gradient = weight * (tall.mT @ at.products.slope.flatten(1)[..., None]).squeeze(-1)
+    system = add_priors(problem, at, System(hessian, gradient))
     return system.hessian.double(), system.gradient.double()
+
+
+def _by_geometry(here: _Point) -> Float[Tensor, "batch camera vertex 5 unknown"]:
+    """Each blob's five numbers by the unknowns that move vertices: where it lies, and how it looks from there.
+
+    While a frame is fitted, the light's way through the body and its distance from focus are made anew after every step
+    and held during it. Here they count: what they would gain along the body is as much as its length hangs on.
+    """
+    problem, state, look = here.problem, here.at.state, here.at.look
+    cameras, shape = problem.views.cameras, problem.taper.shape
+    places = vertex_derivatives(state, problem.basis)
+    out = places.new_zeros(*look.sigma.shape, 5, places.shape[-1])
+    out[..., :2, :] = projection_jacobian(cameras, state.points) @ places[:, None]
+    axis = cameras.rotation[:, :, None, 2, None]
+    away = (axis @ (places - places.mean(1, keepdim=True))[:, None]).squeeze(-2)
+    seen = optics(cameras, state.points, state.frames[..., 0])
+    blurred = look.by_view[..., 2] / torch.where(seen.beyond.abs() > 1e-6, seen.beyond, 1e-6)[..., None]
+    focus = (blurred * state.defocus[:, :, None, None])[..., None] * away[..., None, :]
+    out[..., 2:4, :] = focus
+    turning = _tangent_derivatives(state, places)
+    across = (axis @ turning[:, None]).squeeze(-2)
+    along = (axis.squeeze(-2) * state.frames[:, None, :, :, 0]).sum(-1)
+    longer = torch.where(seen.stretch < LONGEST, along * seen.stretch.square(), 0.0)
+    out[..., 3, :] += (look.iota * shape.depth * longer)[..., None] * across
+    return out
+
+
+def _tangent_derivatives(state: FrameState, places: Tensor) -> Float[Tensor, "batch vertex 3 unknown"]:
+    """dT of every vertex, by differences of its neighbours' dP."""
+    ahead, behind = places.roll(-1, 1), places.roll(1, 1)
+    ahead[:, -1], behind[:, 0] = places[:, -1], places[:, 0]
+    steps = places.new_full((state.vertices, 1, 1), 2.0)
+    steps[0] = steps[-1] = 1.0
+    moved_by = (ahead - behind) / steps * (state.vertices - 1) / state.length[:, None, None, None]
+    tangent = state.frames[..., 0][..., None]
+    return moved_by - tangent * (tangent * moved_by).sum(2, keepdim=True)
 
 
 def _by_cameras(
@@ -247,7 +287,14 @@ def _by_body(here: _Point) -> Float[Tensor, "batch camera vertex 5 number"]:
         there = body.profile(state.vertices, magnification, here.problem.taper.floor).look(state.view_look, seen)
         return torch.stack([there.sigma, there.iota], -1)
 
-    slopes = torch.func.jacfwd(look)(numbers[:-1])
+    slopes = _differences(look, numbers[:-1])
     out = slopes.new_zeros(*slopes.shape[:3], 5, slopes.shape[-1])
     out[..., 2:4, :] = slopes
     return out
+
+
+def _differences(function: Callable[[Tensor], Tensor], at: Float[Tensor, " number"], step: float = 1e-3) -> Tensor:
+    """d(function) by every number, by central differences, right to some 1e-4: as good as any for a step of
+    Gauss-Newton. Automatic differentiation forwards would import a compiler first, for seconds."""
+    moves = step * torch.eye(len(at), dtype=at.dtype, device=at.device)
+    return torch.stack([(function(at + move) - function(at - move)) / (2 * step) for move in moves], -1)

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from midline3d import compiled, curve, fused, scoring
+from midline3d import compiled, curve, fused
 from midline3d.appearance import Look, Profile, optics
 from midline3d.cameras import project, scale
 from midline3d.fitting.normal import Basis, Layout, System, pixel_system
@@ -78,12 +78,11 @@ class Fit:
     state: FrameState
     energy: Float[Tensor, " batch"]
     terms: dict[str, Float[Tensor, " batch"]]
-    shares: Float[Tensor, "batch vertex"]
     iterations: Int[Tensor, " batch"]
 
     def __getitem__(self, index: list[int]) -> Fit:
         terms = {name: value[index] for name, value in self.terms.items()}
-        return Fit(self.state[index], self.energy[index], terms, self.shares[index], self.iterations[index])
+        return Fit(self.state[index], self.energy[index], terms, self.iterations[index])
 
 
 def evaluate(problem: Problem, state: FrameState) -> Evaluation:
@@ -160,9 +159,7 @@ def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
         at = chosen(better, trial, at)
         if not active.any():
             break
-    blobs = at.look.blobs(project(problem.views.cameras, at.state.points, at.state.shift), at.state.rho)
-    shares = scoring.relative(scoring.single_peak(scoring.raw_scores(at.products.overlap, blobs)))
-    return Fit(at.state, at.energy, at.terms, shares, taken)
+    return Fit(at.state, at.energy, at.terms, taken)
 
 
 def solve(system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "batch unknown"]:
@@ -246,7 +243,14 @@ def _stiffness(basis: Basis, smoothness: float, size: float) -> Float[Tensor, "v
 
 @lru_cache(maxsize=8)
 def _keeping(basis: Basis, weights: SecondOrderSettings, layout: Layout) -> Float[Tensor, " kept"]:
-    each = [(1, weights.keep_length), (layout.axes, weights.keep_shift), (4 * layout.cameras, weights.keep_look)]
+    views = layout.cameras
+    each = [
+        (1, weights.keep_length),
+        (layout.axes, weights.keep_shift),
+        (2 * views, weights.keep_look),
+        (views, weights.small_defocus),
+        (views, weights.keep_look),
+    ]
     return torch.cat([basis.matrix.new_full((count,), weight) for count, weight in each])
 
 

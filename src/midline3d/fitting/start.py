@@ -19,7 +19,7 @@ from midline3d.state import Bounds, FrameState
 
 USUAL_LENGTH, USUAL_SIGMA, USUAL_AREA = 1.1, 4.0, 900.0
 """mm, px and px^2 of the worm for which the steps of `AdamSettings` and the weights of the losses are given."""
-COARSE_SIGMA = 2.0
+COARSE_SIGMA = 1.5
 """px that the worm's sigma is brought down to for the search: thinner, it would fall between the pixels."""
 COARSE_VERTICES = 64
 

@@ -68,6 +68,8 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "shift": ("axis",),
     "loss": (),
     "explained": ("camera",),
+    "unexplained": ("camera",),
+    "unbacked": ("camera",),
     "sigma_across": ("keypoint",),
     "sigma_along": ("keypoint",),
 }
@@ -104,7 +106,11 @@ class FrameResult:
     reason: Reason = ""
     """Why the status is what it is."""
     explained: Array | None = None
-    """(camera,) share of the animal's light that the render explains, 0 to 1."""
+    """(camera,) light that image and render have in common, as a share of what either has around the midline."""
+    unexplained: Array | None = None
+    """(camera,) light around the midline that nothing draws, in pieces of the body as long as it is wide."""
+    unbacked: Array | None = None
+    """(camera,) what is drawn where there is no light, in the same pieces."""
     edited: Edited = "automatic"
     source_frame: NDArray[np.integer] | None = None
     """(camera,) the frame's number in each source, where that is not its number plus the camera's offset."""

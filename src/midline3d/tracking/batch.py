@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d import scoring
 from midline3d.appearance import Profile, Shape
 from midline3d.cameras import Cameras, scale
 from midline3d.fitting.normal import System, spline_basis
@@ -33,7 +32,7 @@ from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, merged
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import Clip, balanced
-from midline3d.tracking.follow import misfit
+from midline3d.tracking.evidence import Evidence, evidence
 
 RENEWED = 0.25
 """Share of the slots that may take a new frame in one tick: a frame takes six or so, more places would stay empty."""
@@ -142,11 +141,10 @@ class Batch:
         return FrameState(**{name: part.unflatten(1, shape) if shape else part[:, 0] for (name, shape), part in named})
 
     def _told(self, at: Evaluation) -> Float[Tensor, "slot number"]:
-        """All that is kept of an evaluation: state, energy, its terms, scores, and the system of the next step."""
-        raw = (at.products.overlap / (at.look.sigma * at.look.iota)).amin(1)
+        """All that is kept of an evaluation: state, energy, its terms, and the system of the next step."""
         system = normal_equations(self.problem, at)
         numbers = torch.stack([at.energy, *at.terms.values()], 1)
-        return torch.cat([_packed(at.state), numbers, raw, system.gradient, system.hessian.flatten(1)], 1)
+        return torch.cat([_packed(at.state), numbers, system.gradient, system.hessian.flatten(1)], 1)
 
     def _written(self) -> int:
         """How much of a slot's row is written down."""
@@ -246,21 +244,22 @@ class Batch:
         """Frames written down so far, of every slot."""
         return (self.frame - self.film.first).tolist()
 
-    def fits(self, slot: int, first: int, last: int) -> tuple[Fit, Float[Tensor, " frame"]]:
-        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and their misfits."""
+    def fits(self, slot: int, first: int, last: int) -> tuple[Fit, Evidence]:
+        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and the evidence for it."""
         frame = torch.arange(first, last, device=self.device) + self.film.first[slot]
         rows, slots = self.written[frame], torch.full_like(frame, slot)
         state = self._unpacked(rows)
-        return self._fit(rows.cpu()), misfit(self.part(slots, frame, self.images(frame, slots), state), state)
+        problem = self.part(slots, frame, self.images(frame, slots), state)
+        contrast = self.reels[slot].beginning.clip.contrast.to(self.device)
+        return self._fit(rows.cpu()), evidence(problem, state, contrast).cpu()
 
     def _fit(self, rows: Tensor) -> Fit:
         size, terms = self._anchor.shape[1], len(TERMS)
-        energy, parts, raw, taken = rows[:, size:].split([1, terms, rows.shape[1] - size - terms - 2, 1], 1)
+        energy, parts, taken = rows[:, size:].split([1, terms, 1], 1)
         return Fit(
             state=self._unpacked(rows),
             energy=energy[:, 0],
             terms=dict(zip(TERMS, parts.unbind(1), strict=True)),
-            shares=scoring.relative(scoring.single_peak(raw)),
             iterations=taken[:, 0].long(),
         )
 

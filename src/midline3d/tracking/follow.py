@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
@@ -12,14 +12,17 @@ import torch
 from midline3d.appearance import PaperTaper
 from midline3d.cameras import project
 from midline3d.fitting.adam import Descent, descend
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, rendered
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
+from midline3d.fitting.start import search
 from midline3d.losses import Losses
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
-from midline3d.store import Status
+from midline3d.store import Reason, Status
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.learning import problem_of
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.evidence import Evidence, evidence
+from midline3d.tracking.judging import Verdict, judge
+from midline3d.tracking.learning import problem_of
 
 
 @dataclass(frozen=True)
@@ -29,36 +32,53 @@ class Tracked:
     frame: int
     """Within the clip."""
     status: Status
-    fit: Fit | None
-    projection: Float[Tensor, "camera vertex 2"] | None
+    reason: Reason
+    fit: Fit | None = None
+    projection: Float[Tensor, "camera vertex 2"] | None = None
     """px in the full frames, float64."""
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A fit of one frame, and what is thought of it."""
+
+    fit: Fit
+    evidence: Evidence
+    verdict: Verdict
+
+
+@dataclass
 class Track:
-    """What following the animal has come to know: its last states, and how well frames usually fit."""
+    """What following the animal has come to know: its last states, and for how long it has been lost."""
 
     states: deque[tuple[int, FrameState]]
-    usual: deque[float]
+    lost: int = 0
+    """Located frames in a row that nothing fitted."""
+    seed: int = 0
+    generator: torch.Generator = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(self.seed)
 
     @staticmethod
     def of(beginning: Beginning) -> Track:
-        return Track(deque([(beginning.frame, beginning.state)], maxlen=2), deque(maxlen=50))
+        return Track(deque([(beginning.frame, beginning.state)], maxlen=2))
 
-    @property
-    def level(self) -> float:
-        """The usual misfit, infinite before there are enough."""
-        return float(np.median(self.usual)) if len(self.usual) >= 5 else np.inf
-
-    def judged(self, clip: Clip, frame: int, found: Fit, misfit: float) -> Tracked:
+    def settle(self, clip: Clip, frame: int, found: Candidate) -> Tracked:
         """A frame's outcome; unless it is lost, the next starts from it."""
-        settings, level = clip.settings.tracking, self.level
-        if misfit > settings.lost * level:
-            return Tracked(frame, "lost", None, None)
-        self.usual.append(misfit)
-        self.states.append((frame, found.state))
-        status: Status = "suspect" if misfit > settings.suspect * level else "ok"
-        return Tracked(frame, status, found, _projection(clip, frame, found.state))
+        verdict = found.verdict
+        if verdict.status == "lost":
+            self.lost += 1
+            return Tracked(frame, "lost", verdict.reason, evidence=found.evidence)
+        self.lost = 0
+        self.states.append((frame, found.fit.state))
+        projection = _projection(clip, frame, found.fit.state)
+        return Tracked(frame, verdict.status, verdict.reason, found.fit, projection, found.evidence)
+
+    def searching(self) -> bool:
+        """Whether to search the whole crop: at once, then less and less often, but every tenth frame at least."""
+        return self.lost in (0, 1, 3, 6) or self.lost % 10 == 0
 
 
 def follow(beginning: Beginning, frames: list[int], track: Track | None = None) -> Iterator[Tracked]:
@@ -71,34 +91,89 @@ def follow(beginning: Beginning, frames: list[int], track: Track | None = None) 
     located = set(clip.found)
     for frame in frames:
         if frame not in located:
-            missing: Status = "unreadable" if clip.prepared.log.status[frame] == 3 else "lost"
-            yield Tracked(frame, missing, None, None)
+            yield missing(clip, frame)
             continue
-        yield track.judged(clip, frame, *_fitted(beginning, frame, track))
+        yield track.settle(clip, frame, _fitted(beginning, frame, track))
 
 
-def _fitted(beginning: Beginning, frame: int, track: Track) -> tuple[Fit, float]:
+def missing(clip: Clip, frame: int) -> Tracked:
+    """The outcome of a frame in which the animal was not located."""
+    unreadable = clip.prepared.log.status[frame] == 3
+    return Tracked(frame, "unreadable", "unreadable") if unreadable else Tracked(frame, "lost", "not located")
+
+
+def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     """The best fit from where the animal was, or from where it was going; from further off if neither will do."""
     clip = beginning.clip
-    weights = clip.settings.second_order
+    place, last = track.states[-1]
     starts = merged(_predictions(clip, frame, list(track.states)))
     anchor = starts[[0]]
-    problem = problem_of(clip, [frame], beginning.taper, anchor, weights)
+    adjacent = abs(frame - place) == 1
+    problem = problem_of(clip, [frame], beginning.taper, anchor, clip.settings.second_order)
+
+    def judged(found: Fit) -> Candidate:
+        told = evidence(problem, found.state, clip.contrast)
+        moved = _moved(found.state, starts) if adjacent else 0.0
+        return Candidate(found, told, judge(told, moved, clip.settings.judging))
+
     if clip.settings.tracking.fitter == "adam":
-        found = _descended(clip, frame, anchor)
-        return found, float(misfit(problem, found.state))
-    best = _best(problem, starts)
-    found = fit(problem, best, weights.iterations)
-    missed = float(misfit(problem, found.state))
-    if missed <= clip.settings.tracking.suspect * track.level:
-        return found, missed
-    others = _further(starts[[0]])
-    many = problem_of(clip, [frame] * len(others), beginning.taper, _repeated(anchor, len(others)), weights)
-    tried = fit(many, others, 2 * weights.iterations)
-    winner = tried.state[[int(tried.energy.argmin())]]
-    again = fit(problem, winner, weights.iterations)
-    other = float(misfit(problem, again.state))
-    return (again, other) if other < missed else (found, missed)
+        return judged(_descended(clip, frame, anchor))
+    best = judged(fit(problem, _best(problem, starts), clip.settings.second_order.iterations))
+    if best.verdict.status == "ok":
+        return best
+    best = _better(best, judged(_again(beginning, frame, anchor, _further(anchor))))
+    if best.verdict.status == "lost" and track.searching():
+        found = _again(beginning, frame, anchor, _searched(beginning, frame, anchor, track.generator))
+        best = _better(best, judged(found))
+    return best
+
+
+def _better(one: Candidate, other: Candidate) -> Candidate:
+    """The one with the better status, else the one with less energy."""
+    rank = ("lost", "suspect", "ok")
+    first, second = (rank.index(each.verdict.status) for each in (one, other))
+    if first != second:
+        return one if first > second else other
+    return one if float(one.fit.energy) <= float(other.fit.energy) else other
+
+
+def _again(beginning: Beginning, frame: int, anchor: FrameState, starts: FrameState) -> Fit:
+    """The best of fits from many starts."""
+    clip, weights = beginning.clip, beginning.clip.settings.second_order
+    many = problem_of(clip, [frame] * len(starts), beginning.taper, anchor[[0] * len(starts)], weights)
+    tried = fit(many, starts, 2 * weights.iterations)
+    return tried[[int(torch.nan_to_num(tried.energy, nan=torch.inf).argmin())]]
+
+
+def _further(state: FrameState) -> FrameState:
+    """Starts around a state: moved along the body both ways, less bent, and brought to the middle of the crop."""
+    few = max(1, state.vertices // 32)
+    moves = [torch.tensor([by], device=state.points.device) for by in (-3 * few, -few, few, 3 * few)]
+    straighter = [replace(state, curvature=state.curvature * share).rebuilt(state.middle()) for share in (0.8, 0.5)]
+    # The crop lies around where the animal was located, wherever it was before.
+    centred = state.moved(-state.points.mean(1))
+    return merged([*(state.shifted(by) for by in moves), *straighter, centred, centred.reversed()])
+
+
+def _searched(beginning: Beginning, frame: int, anchor: FrameState, generator: torch.Generator) -> FrameState:
+    """The best of random starts in the whole crop, as the known body, either way round."""
+    clip, body = beginning.clip, beginning.body
+    settings = clip.settings
+    guesses = search(
+        clip.plain_views([frame]),
+        float(body.length),
+        1.2 * float(body.sharp),
+        settings,
+        clip.plain_bounds(),
+        generator,
+    )
+    best = guesses.best(settings.start.polish)
+    best = replace(
+        best,
+        length=anchor.length.expand(len(best)).clone(),
+        **{name: getattr(anchor, name).expand(len(best), -1).clone() for name in ("sigma", "iota", "rho", "defocus")},
+    ).rebuilt(best.middle())
+    return merged([best, best.reversed()])
 
 
 def _descended(clip: Clip, frame: int, start: FrameState) -> Fit:
@@ -117,14 +192,16 @@ def _descended(clip: Clip, frame: int, start: FrameState) -> Fit:
     done = descend(descent, start, torch.Generator().manual_seed(frame))
     state = replace(done.state, iota=done.state.iota * contrast)
     terms = {item.name: getattr(done.losses, item.name) for item in fields(Losses)}
-    return Fit(state, done.losses.total(), terms, done.shares, done.steps)
+    return Fit(state, done.losses.total(), terms, done.steps)
 
 
 def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -> list[FrameState]:
-    """The last state as it was, and carried on by its last motion."""
+    """The last state as it was, and carried on by its last motion; after a gap, also in the middle of the crop."""
     place, last = states[-1]
     here = clip.carried(last, place, frame)
-    if len(states) < 2 or abs(place - states[-2][0]) != 1 or abs(frame - place) != 1:
+    if abs(frame - place) != 1:
+        return [here, here.moved(-here.points.mean(1))]
+    if len(states) < 2 or abs(place - states[-2][0]) != 1:
         return [here]
     before = clip.carried(states[-2][1], states[-2][0], frame)
     onward = replace(
@@ -136,30 +213,16 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
     return [here, onward.clamped(clip.bounds())]
 
 
+def _moved(state: FrameState, starts: FrameState) -> float:
+    """Mean way of the vertices from the nearest of the starts, in body lengths."""
+    ways = (state.points - starts.points).norm(dim=-1).mean(1) / state.length
+    return float(ways.amin())
+
+
 def _best(problem: Problem, starts: FrameState) -> FrameState:
     """The start with the least energy."""
     energies = [float(evaluate(problem, starts[[index]]).energy) for index in range(len(starts))]
-    return starts[[int(np.argmin(energies))]]
-
-
-def _further(state: FrameState) -> FrameState:
-    """Starts around a state: moved along the body both ways, and less bent."""
-    few = max(1, state.vertices // 32)
-    moves = [torch.tensor([by], device=state.points.device) for by in (-3 * few, -few, few, 3 * few)]
-    straighter = [replace(state, curvature=state.curvature * share).rebuilt(state.middle()) for share in (0.8, 1.0)]
-    return merged([*(state.shifted(by) for by in moves), *straighter])
-
-
-def _repeated(state: FrameState, count: int) -> FrameState:
-    return state[[0] * count]
-
-
-def misfit(problem: Problem, state: FrameState) -> Float[Tensor, " batch"]:
-    """Mean squared residual over the pixels that the animal covers or should cover."""
-    images, image = problem.views.images, rendered(problem, state)
-    covered = image > 0.05 * image.amax((1, 2, 3), keepdim=True)
-    squared = torch.where(covered, (image.log1p() - images.log1p()).square(), 0.0)
-    return squared.sum((1, 2, 3)) / covered.sum((1, 2, 3))
+    return starts[[int(np.nanargmin(energies))]] if np.isfinite(energies).any() else starts[[0]]
 
 
 def _projection(clip: Clip, frame: int, state: FrameState) -> Float[Tensor, "camera vertex 2"]:

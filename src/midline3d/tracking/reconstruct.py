@@ -175,14 +175,14 @@ def _versions() -> str:
 
 
 def _record(clip: Clip, tracked: Tracked) -> FrameResult:
-    if tracked.fit is None or tracked.projection is None:
-        return FrameResult(tracked.status, reason=_reason(clip, tracked))
-    state = tracked.fit.state
+    if tracked.fit is None or tracked.projection is None or tracked.evidence is None:
+        return FrameResult(tracked.status, reason=tracked.reason)
+    state, told = tracked.fit.state, tracked.evidence
     return FrameResult(
         status=tracked.status,
-        reason=_reason(clip, tracked),
+        reason=tracked.reason,
         position=clip.world(state, [tracked.frame])[0].numpy(),
-        confidence=tracked.fit.shares[0].cpu().numpy(),
+        confidence=told.confidence[0].cpu().numpy(),
         projection=tracked.projection.numpy(),
         curvature=state.curvature[0].cpu().numpy(),
         length=float(state.length[0]),
@@ -194,15 +194,8 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
         loss=float(tracked.fit.energy[0]),
         loss_terms={name: float(value[0]) for name, value in tracked.fit.terms.items()},
         steps=int(tracked.fit.iterations[0]),
+        explained=told.explained[0].cpu().numpy(),
+        unexplained=told.unexplained[0].cpu().numpy(),
+        unbacked=told.unbacked[0].cpu().numpy(),
     )
 
-
-def _reason(clip: Clip, tracked: Tracked) -> Reason:
-    """Why a frame is not ok."""
-    if tracked.status == "ok":
-        return ""
-    if tracked.status == "unreadable":
-        return "unreadable"
-    if tracked.status == "lost":
-        return "no fit" if clip.prepared.log.status[tracked.frame] <= 1 else "not located"
-    return "light unexplained"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import nnls
-from torch.nn.functional import avg_pool2d, conv2d, interpolate
+from torch.nn.functional import avg_pool2d, interpolate
 
 from midline3d.shapes import Float, Tensor
 
@@ -22,6 +22,9 @@ RINGS = ((2.0, 8), (4.0, 12), (8.0, 12))
 """How far the light goes, in widths of the sharp body, and in how many directions. Closer it is the body's own blur."""
 DAMPING = 0.01
 """Of the least squares, as a share of their mean diagonal: neighbouring places tell nearly the same."""
+
+
+MOST_PIXELS = 12000
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,7 @@ class Veil:
     def removed(self, signal: Float[Tensor, "batch camera w w"]) -> Float[Tensor, "batch camera w w"]:
         """The signal less what has been scattered."""
         small = avg_pool2d(signal, self.cell, ceil_mode=True)
-        kernel = self.kernel.to(small)[:, None]
-        once = _spread(small, kernel)
-        ghost = once - _spread(once, kernel)
+        ghost = _scattered(small, self.kernel.to(small))
         return signal - interpolate(ghost, size=signal.shape[-2:], mode="bilinear", align_corners=False)
 
     def shares(self) -> list[float]:
@@ -68,16 +69,29 @@ def learn_veil(
     basis = _basis(width / cell).to(images)
     kernels = []
     for view in range(images.shape[1]):
-        ghosts = conv2d(drawn[:, [view]], basis[:, None], padding=basis.shape[-1] // 2)
+        ghosts = _convolved(drawn[:, [view]], basis)
         reached = ghosts.amax(1) > 1e-3 * float(drawn[:, view].amax())
         more = (images - drawn)[:, view]
-        shares = _shares(ghosts.movedim(1, -1)[reached], more[reached], spread[:, view][reached])
+        # As many pixels as tell some thirty numbers well.
+        every = max(1, int(reached.sum()) // MOST_PIXELS)
+        rows = (ghosts.movedim(1, -1)[reached], more[reached], spread[:, view][reached])
+        shares = _shares(*(each[::every] for each in rows))
         kernels.append(torch.tensordot(shares, basis, 1))
     return Veil(torch.stack(kernels), cell)
 
 
-def _spread(small: Tensor, kernel: Float[Tensor, "camera 1 k k"]) -> Tensor:
-    return conv2d(small, kernel, padding=kernel.shape[-1] // 2, groups=len(kernel))
+def _convolved(images: Float[Tensor, "batch #one h w"], kernels: Float[Tensor, "kernel k k"]) -> Tensor:
+    """Every image with every kernel (or each with its own), by Fourier transforms; beyond the border there is nothing."""
+    height, width = images.shape[-2:]
+    half = kernels.shape[-1] // 2
+    size = (height + 2 * half, width + 2 * half)
+    product = torch.fft.rfft2(images, s=size) * torch.fft.rfft2(kernels, s=size)
+    return torch.fft.irfft2(product, s=size)[..., half : half + height, half : half + width]
+
+
+def _scattered(small: Float[Tensor, "batch camera h w"], kernel: Float[Tensor, "camera k k"]) -> Tensor:
+    """V * (I - V * I)."""
+    return _convolved(small - _convolved(small, kernel), kernel)
 
 
 def _shares(

@@ -9,7 +9,8 @@ import torch
 
 from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.follow import Track, Tracked, follow
+from midline3d.tracking.follow import Candidate, Track, Tracked, follow
+from midline3d.tracking.judging import judge
 
 WATCHED = 32
 """Ticks between two looks at how far the slots have come, on a GPU."""
@@ -61,14 +62,15 @@ class _Way:
         clip, first = self.beginning.clip, self.judged
         if done <= first:
             return
-        fit, misfits = batch.fits(slot, first, done)
-        for place, misfit in enumerate(misfits.tolist()):
-            # Not <=: what is not a number does not fit either.
-            if not misfit <= clip.settings.tracking.suspect * self.track.level:
+        fit, told = batch.fits(slot, first, done)
+        for place in range(done - first):
+            frame, one = self.frames[first + place], told[[place]]
+            verdict = judge(one, 0.0, clip.settings.judging)
+            if verdict.status != "ok":
                 yield from self._recover(batch, slot)
                 return
             self.judged += 1
-            yield self.track.judged(clip, self.frames[first + place], fit[[place]], misfit)
+            yield self.track.settle(clip, frame, Candidate(fit[[place]], one, verdict))
 
     def _recover(self, batch: Batch, slot: int) -> Iterator[Tracked]:
         states = [(frame, state.to(batch.device)) for frame, state in self.track.states]

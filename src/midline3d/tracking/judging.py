@@ -1,0 +1,44 @@
+"""Whether a frame's midline is to be trusted: by what its images say to it, from the first frame on, without a history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from midline3d.settings import JudgingSettings
+from midline3d.store import Reason, Status
+from midline3d.tracking.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a frame is called, and why."""
+
+    status: Status
+    reason: Reason
+
+
+def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
+    """The verdict on one frame (a batch of one); `moved`: its mean way from where it was expected, in body lengths.
+
+    Every comparison is written so that what is not a number speaks against the frame.
+    """
+    explained = float(told.explained.amin())
+    over = told.unexplained[0].sort(descending=True).values
+    # Dirt lies beside the body in one view, a part of the animal that is not drawn in two at least.
+    twice = float(over[min(1, len(over) - 1)])
+    lacking, outside = float(told.unbacked.amax()), float(told.border.amax())
+    if not (explained >= settings.least_explained and lacking <= settings.most_unbacked):
+        ignored = torch.nan_to_num(told.explained[0], nan=0.0).sort().values
+        alone = bool(ignored[0] < settings.least_explained) and bool(ignored[1] >= settings.explained)
+        return Verdict("lost", "view ignored" if alone else "no fit")
+    if not outside <= settings.outside:
+        return Verdict("suspect", "outside")
+    if not (twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained):
+        return Verdict("suspect", "light unexplained")
+    if not (lacking <= settings.unbacked and explained >= settings.explained):
+        return Verdict("suspect", "drawn without light")
+    if not moved <= settings.jump:
+        return Verdict("suspect", "jump")
+    return Verdict("ok", "")
