@@ -22,6 +22,8 @@ from midline3d.recording.sources import Picture, grey
 Field = NDArray[Any]
 """(height, width) float32."""
 Mask = NDArray[np.bool_]
+RELIT = 0.25
+"""Of the picture's shorter side: the width over which a change of the light is smooth, and no animal is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,22 @@ def read_background(path: Path, size: tuple[int, int]) -> Field:
             f"{size[0]} x {size[1]}; take it with the same camera settings"
         )
     return field
+
+
+def relit(own: Field, shown: Field, factor: int, additive: bool) -> Field:
+    """A lab's own background picture in the light of the recording: exposure, gain and lamp may have been others.
+
+    shown: the recording's own median picture, shrunken by `factor`. Only what is smooth is taken from it, so that what
+    stands still, a worm too, is told by the lab's picture alone. additive: for a dark field, which has no light to divide.
+    """
+    small = shrink(own, factor)
+    change = shown - small if additive else shown / np.maximum(small, np.float32(1.0))
+    middle, spread = float(np.median(change)), 64.0 if additive else 0.5 * float(np.median(change))
+    # Between the least and the largest that light does: dirt that has moved must not take the field's 255 steps.
+    least = middle - spread
+    smooth = light_field(np.clip(change - least, 0, 2 * spread).astype(np.float32), RELIT) + np.float32(least)
+    wide = cv2.resize(smooth, own.shape[::-1], interpolation=cv2.INTER_LINEAR)
+    return (own + wide if additive else own * wide).astype(np.float32)
 
 
 def masked_median(stack: NDArray, covered: NDArray[np.bool_] | None = None) -> tuple[Field, NDArray[np.int32]]:

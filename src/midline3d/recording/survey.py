@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
-from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, shrink
+from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, relit, shrink
 from midline3d.recording.description import Recording
 from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, candidates, combine, noise_of
 from midline3d.recording.samples import SampledView, Samples, Shelf, take_samples
@@ -26,6 +26,10 @@ Array = NDArray[np.float64]
 
 OTHERS = 0.5
 """Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the median."""
+
+
+GHOST = 0.25
+"""Of the worm's light: more than this of the other sign around it comes from a worm on the background picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,8 @@ class Survey:
     """The frames looked at."""
     found: tuple[Found, ...]
     """Where the worm is in each of them."""
+    aside: bool = False
+    """Whether the user's background pictures show the worm itself, so that backgrounds were made without them."""
 
     def centre(self) -> Array:
         """(3,) mm: where the worm usually is."""
@@ -71,8 +77,11 @@ def survey(
     pictures = [Shelf(folder, view.name, len(edges) - 1, view.source.size) for view in recording.views]
     for number, (start, stop) in enumerate(pairwise(edges.tolist())):
         samples = take_samples(recording, start, stop, factor, settings)
-        tones = tones or _tones(recording, samples)
-        look = _look(recording, samples, tones, cameras, factor, settings)
+        tones = tones or _tones(recording, samples, factor)
+        given = _given(recording, samples, tones, factor)
+        look = _look(samples, tones, given, cameras, factor, settings)
+        if recording.background != "none" and any(own is not None for own in given):
+            look = _without_ghost(look, samples, tones, cameras, factor, settings)
         for shelf, background in zip(pictures, look.backgrounds, strict=True):
             shelf.put(number, background)
         looks.append(replace(look, backgrounds=[]))
@@ -95,6 +104,7 @@ def survey(
         extent=max(look.extent for look in looks),
         frames=tuple(looked),
         found=tuple(found),
+        aside=any(look.aside for look in looks),
     )
 
 
@@ -105,24 +115,30 @@ def _middle(values: list[Array]) -> Array:
     return np.median(table, 0)
 
 
-def _tones(recording: Recording, samples: Samples) -> tuple[Tone, ...]:
+def _tones(recording: Recording, samples: Samples, factor: int) -> tuple[Tone, ...]:
     sides: list[Side] = []
-    for stack in samples.small:
-        side: Side = recording.worm if recording.worm != "auto" else _side(stack, recording.background == "none")
+    for view, stack in zip(recording.views, samples.small, strict=True):
+        own = None
+        if recording.worm == "auto" and recording.background != "none" and view.background is not None:
+            picture = read_background(view.background, view.source.size)
+            own = shrink(relit(picture, masked_median(stack)[0], factor, additive=False), factor)
+        side: Side = recording.worm if recording.worm != "auto" else _side(stack, recording.background == "none", own)
         sides.append(side)
     # One animal in one light: the views vote.
     common: Side = max(("dark", "bright"), key=sides.count)
     return tuple(Tone(common, white(list(stack))) for stack in samples.full)
 
 
-def _side(stack: NDArray[np.float32], bare: bool) -> Side:
-    """Dark or bright, by which way the things that move stand out from the light."""
+def _side(stack: NDArray[np.float32], bare: bool, own: Field | None = None) -> Side:
+    """Dark or bright, by which way the things that move, or are not on the background picture, stand out."""
     if bare:
         return "bright" if np.median(stack) < 0.5 * stack.max() else "dark"
     middle, _ = masked_median(stack)
     light = light_field(middle, 0.2)
     away = np.stack([cv2.GaussianBlur(picture - light, (0, 0), 1.5) for picture in stack])
     change = np.abs(away - np.median(away, 0)).max(0)
+    if own is not None:
+        change = np.maximum(change, np.abs(cv2.GaussianBlur(middle - own, (0, 0), 1.5)))
     noise = noise_of(away[0])
     moving = change > max(6 * noise, 0.3 * float(change.max()))
     moved = away[:, cv2.dilate(moving.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0]
@@ -139,6 +155,9 @@ class _Look:
     peak: Array
     noise: Array
     extent: float
+    ghost: float
+    """Light of the other sign beside the worm, as a share of its own: what it leaves in a picture it was on."""
+    aside: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,16 +177,35 @@ class _Sight:
         return self.seen[sample][view].pixels(int(self.found[sample].choice[view]))
 
 
-def _look(
-    recording: Recording,
+def _without_ghost(
+    look: _Look,
     samples: Samples,
     tones: tuple[Tone, ...],
     cameras: rig.Cameras,
     factor: int,
     settings: LocatingSettings,
 ) -> _Look:
-    """Background and worm of one stretch, each found with the help of the other."""
-    given = _given(recording, samples, tones)
+    """The look, or one without the user's background pictures where the worm itself is on them.
+
+    A worm that has hardly moved since then is taken away with the scenery, all but its edges, and leaves as much light
+    of the other sign. Looked at without the pictures it is then far heavier.
+    """
+    if look.ghost < GHOST and np.mean([place.found for place in look.found]) > 0.5:
+        return look
+    other = _look(samples, tones, [None] * len(tones), cameras, factor, settings)
+    heavier = np.nan_to_num(other.mass) > 1.5 * np.nan_to_num(look.mass)
+    return replace(other, aside=True) if heavier.sum() * 2 > len(heavier) else look
+
+
+def _look(
+    samples: Samples,
+    tones: tuple[Tone, ...],
+    given: list[Any],
+    cameras: rig.Cameras,
+    factor: int,
+    settings: LocatingSettings,
+) -> _Look:
+    """Background and worm of one stretch, each found with the help of the other; `given`: the user's, or None."""
     views = [
         SampledView(stack, tone, factor, settings) if own is None else None
         for stack, tone, own in zip(samples.small, tones, given, strict=True)
@@ -202,7 +240,25 @@ def _look(
         for index, view in enumerate(views)
     ]
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
-    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, _extent(cameras, sight))
+    ghost = max((_ghost(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
+    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, _extent(cameras, sight), ghost)
+
+
+def _ghost(sight: _Sight, view: int, factor: int) -> float:
+    """Light of the other sign within and around the worm's box, as a share of the worm's own: the median sample's."""
+    shares = []
+    for sample, place in enumerate(sight.found):
+        if place.choice[view] == ABSENT:
+            continue
+        box = sight.seen[sample][view].box[place.choice[view]] / factor
+        pad = 0.3 * max(box[2] - box[0], box[3] - box[1])
+        left, top, right, bottom = (int(max(0, edge)) for edge in (*(box[:2] - pad), *(box[2:] + pad)))
+        field = cv2.GaussianBlur(sight.fields[view][sample], (0, 0), 1.0)
+        limit = 4 * noise_of(field)
+        around = field[top : bottom + 1, left : right + 1]
+        below, above = -around[around < -limit].sum(), around[around > limit].sum()
+        shares.append(float(below / max(float(above), 1e-6)))
+    return float(np.median(shares)) if shares else 0.0
 
 
 def _at_rest(mass: Array, heaviest: list[float]) -> NDArray[np.bool_]:
@@ -217,16 +273,20 @@ def _at_rest(mass: Array, heaviest: list[float]) -> NDArray[np.bool_]:
     return moving < 0.3 * moving.max()
 
 
-def _given(recording: Recording, samples: Samples, tones: tuple[Tone, ...]) -> list[Any]:
+def _given(recording: Recording, samples: Samples, tones: tuple[Tone, ...], factor: int) -> list[Any]:
     """Each view's background, where the user gave one or said that there is none; else None."""
     if recording.background == "none":
         return [
             np.full(stack.shape[1:], 0 if tone.side == "bright" else tone.full, np.float32)
             for stack, tone in zip(samples.full, tones, strict=True)
         ]
-    return [
+    own = [
         None if view.background is None else read_background(view.background, view.source.size)
         for view in recording.views
+    ]
+    return [
+        None if picture is None else relit(picture, masked_median(stack)[0], factor, tone.side == "bright")
+        for picture, stack, tone in zip(own, samples.small, tones, strict=True)
     ]
 
 
