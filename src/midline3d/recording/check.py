@@ -215,6 +215,7 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
         "looked_at_frames": [one.sight.frame for one in seen],
         "worm": {
             "side": looker.look.tones[0].side,
+            "aside": looker.look.aside,
             "found": len(found) / max(1, len(seen)),
             "lost_first": lost[0] if lost else None,
             "window": window_for(recording, looker.look.extent, looker.settings),

@@ -85,6 +85,11 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             f"the worm is found in {worm['found']:.1%} of the frames looked at (limit {limits.found:.0%}), first not "
             f"in frame {worm['lost_first']}"
         )
+    if worm["aside"]:
+        yield _warning(
+            "the background pictures show the worm itself, so they are left aside and backgrounds made of the recording: "
+            "take them without the worm, or leave them out of recording.toml"
+        )
     yield from _order_findings(facts, limits)
     residual = worm["residual_median"] or 0.0
     if residual > limits.residual:

@@ -36,6 +36,8 @@ class Candidates:
     """(thing,) its number in `label`."""
     label: NDArray[Any]
     """(height, width) of the shrunken picture: the numbers of the things."""
+    slender: Array
+    """(thing,) length over width, roughly: 0.8 for a disc, 2 for a tight coil, 10 for a worm stretched out."""
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -101,7 +103,19 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     centre = sums / mass[best, None] * factor + (factor - 1) / 2
     left, top, width, height = stats[best, :4].T.astype(np.float64)
     box = np.stack([left, top, left + width, top + height], -1) * factor
-    return Candidates(centre, mass[best] * factor**2, box, best, labels)
+    return Candidates(centre, mass[best] * factor**2, box, best, labels, _slenderness(mask, labels, stats, best))
+
+
+def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], things: NDArray[Any]) -> Array:
+    """Area over the square of the greatest width, of some of the labelled things."""
+    depth = cv2.distanceTransform(mask, cv2.DIST_L2, 3)
+    found = []
+    for thing in things:
+        left, top, width, height = (int(value) for value in stats[thing, :4])
+        part = (slice(top, top + height), slice(left, left + width))
+        inside = (labels[part] == thing) & (mask[part] > 0)
+        found.append(inside.sum() / (2 * float(depth[part][inside].max()) - 1) ** 2)
+    return np.array(found)
 
 
 @dataclass(frozen=True, eq=False)

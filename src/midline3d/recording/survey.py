@@ -28,7 +28,7 @@ OTHERS = 0.5
 """Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the median."""
 
 
-GHOST = 0.25
+GHOST = 0.4
 """Of the worm's light: more than this of the other sign around it comes from a worm on the background picture."""
 
 
@@ -176,6 +176,28 @@ class _Sight:
         """Where the worm is in a shrunken sample."""
         return self.seen[sample][view].pixels(int(self.found[sample].choice[view]))
 
+    def wormlike(self, other: _Sight) -> bool:
+        """Whether what was found is there in nearly all samples and views, and as slender as what another found.
+
+        Or its views agree far better: dirt that is one thing in one view is seldom there in all of them.
+        """
+        if np.mean([(place.choice != ABSENT).all() for place in self.found]) < 0.8:
+            return False
+        agrees = self._usual_residual() < min(0.5 * other._usual_residual(), 4.0)
+        return agrees or self._slender() > min(2.5, 0.7 * other._slender())
+
+    def _usual_residual(self) -> float:
+        return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))
+
+    def _slender(self) -> float:
+        shapes = [
+            views[view].slender[choice]
+            for views, place in zip(self.seen, self.found, strict=True)
+            for view, choice in enumerate(place.choice)
+            if choice != ABSENT
+        ]
+        return float(np.median(shapes)) if shapes else 0.0
+
 
 def _without_ghost(
     look: _Look,
@@ -193,7 +215,7 @@ def _without_ghost(
     if look.ghost < GHOST and np.mean([place.found for place in look.found]) > 0.5:
         return look
     other = _look(samples, tones, [None] * len(tones), cameras, factor, settings)
-    heavier = np.nan_to_num(other.mass) > 1.5 * np.nan_to_num(look.mass)
+    heavier = np.nan_to_num(other.mass) > 2 * np.nan_to_num(look.mass)
     return replace(other, aside=True) if heavier.sum() * 2 > len(heavier) else look
 
 
@@ -218,11 +240,14 @@ def _look(
     sight = _decide(fields, samples, cameras, factor, settings)
     still = _at_rest(sight.mass, [0.0 if view is None else view.heaviest * factor**2 for view in views])
     if still.any():
-        fields = [
+        lit = [
             view.against_light() if view is not None and rests else shown
             for view, shown, rests in zip(views, fields, still.tolist(), strict=True)
         ]
-        sight = _decide(fields, samples, cameras, factor, settings)
+        rest = _decide(lit, samples, cameras, factor, settings)
+        # A small worm that moves among heavy dirt is lighter too; but dirt is round.
+        if not (still.all() and sight.wormlike(rest)):
+            fields, sight = lit, rest
     for _ in range(2):
         grow = settings.grow * max(_extent(cameras, sight), 20.0)
         for index, (view, tone) in enumerate(zip(views, tones, strict=True)):
