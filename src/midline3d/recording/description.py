@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from midline3d.calibration import Calibration, load_calibration
+from midline3d.calibration import Calibration, check_rig, load_calibration
 from midline3d.errors import InputError
 from midline3d.recording.sources import Source, open_source
 from midline3d.settings import read_toml, validated
@@ -107,6 +107,8 @@ def load_recording(path: Path, shortest: bool = False) -> Recording:
     calibration = load_calibration(_inside(folder, description.calibration)).cameras_for(names)
     views = tuple(_open_view(folder, camera) for camera in description.cameras)
     _check_sizes(views, calibration)
+    if description.centre == "track":
+        check_rig(calibration, [view.source.size for view in views], str(folder / description.calibration))
     rates = [view.source.rate for view in views if view.source.rate]
     return Recording(
         path=folder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ class Survey:
     """The frames looked at."""
     found: tuple[Found, ...]
     """Where the worm is in each of them."""
+    heaviest: Array = field(default_factory=lambda: np.zeros((0, 2, 2)))
+    """(sample, camera, 2) px: the heaviest thing's place, NaN where there is none."""
     aside: bool = False
     """Whether the user's background pictures show the worm itself, so that backgrounds were made without them."""
 
@@ -104,8 +106,14 @@ def survey(
         extent=max(look.extent for look in looks),
         frames=tuple(looked),
         found=tuple(found),
+        heaviest=np.concatenate([look.heaviest for look in looks]),
         aside=any(look.aside for look in looks),
     )
+
+
+def heaviest(views: list[Candidates]) -> Array:
+    """(camera, 2) px: where the heaviest thing of every view is, NaN where there is none."""
+    return np.array([view.centre[0] if len(view) else (np.nan, np.nan) for view in views])
 
 
 def _middle(values: list[Array]) -> Array:
@@ -155,6 +163,7 @@ class _Look:
     peak: Array
     noise: Array
     extent: float
+    heaviest: Array
     ghost: float
     """Light of the other sign beside the worm, as a share of its own: what it leaves in a picture it was on."""
     aside: bool = False
@@ -265,8 +274,9 @@ def _look(
         for index, view in enumerate(views)
     ]
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
+    places = np.array([heaviest(views) for views in sight.seen])
     ghost = max((_ghost(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
-    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, _extent(cameras, sight), ghost)
+    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, _extent(cameras, sight), places, ghost)
 
 
 def _ghost(sight: _Sight, view: int, factor: int) -> float:
