@@ -146,7 +146,9 @@ def _bounded(values: Array, limit: float, what: str, label: str) -> Array:
     """The values, unless one is beyond what any camera can have."""
     if values.size and not np.abs(values).max() <= limit:
         worst = values.flat[int(np.abs(values).argmax())]
-        raise InputError(f"{label}: the {what} contains {worst:g}, beyond {limit:g}; is it in the right unit, and whole?")
+        raise InputError(
+            f"{label}: the {what} contains {worst:g}, beyond {limit:g}; is it in the right unit, and whole?"
+        )
     return values
 
 
@@ -164,7 +166,8 @@ def _intrinsic(matrix: Array, label: str) -> Array:
         raise InputError(f"{label}: the matrix is not [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]; is it transposed?")
     if not (1 <= matrix[0, 0] < 1e9 and 1 <= matrix[1, 1] < 1e9):
         raise InputError(
-            f"{label}: the matrix is singular (focal lengths {matrix[0, 0]:g} and {matrix[1, 1]:g} px, 1 to 1e9 are possible); calibrate again"
+            f"{label}: the matrix is singular (focal lengths {matrix[0, 0]:g} and {matrix[1, 1]:g} px, 1 to 1e9 are "
+            "possible); calibrate again"
         )
     _bounded(matrix[:2, 2], FARTHEST, "matrix", label)
     if abs(matrix[0, 1]) > 1e-6 * matrix[0, 0]:

@@ -41,7 +41,7 @@ def _check_place(camera: Camera, size: tuple[int, int], meeting: Array, source: 
         if not MAGNIFICATION[0] <= scale <= MAGNIFICATION[1]:
             raise InputError(
                 f"{label} has {scale:.3g} px/mm where the cameras look, but {MAGNIFICATION[0]:g} to "
-                f'{MAGNIFICATION[1]:g} are possible; are the focal length (px) and the unit right ("units": mm, um, ...)?'
+                f'{MAGNIFICATION[1]:g} are possible; are the focal length (px) and the "units" (mm, um, ...) right?'
             )
     place = seen[:2] / seen[2] * focal + camera.matrix[:2, 2]
     if not (np.abs(place - np.array(size) / 2) <= 1.5 * np.array(size)).all():

@@ -48,15 +48,23 @@ class Background:
 
 def read_background(path: Path, size: tuple[int, int]) -> Field:
     """A camera's own background picture."""
-    picture = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
+    try:
+        content = np.fromfile(path, np.uint8)
+        picture = cv2.imdecode(content, cv2.IMREAD_UNCHANGED) if content.size else None
+    except (OSError, cv2.error):
+        picture = None
     if picture is None:
         raise InputError(f"{path}: the background cannot be read as a picture; is it whole?")
+    if picture.dtype.kind != "u":
+        raise InputError(f"{path}: the background holds {picture.dtype}; save it in 8 or 16 bit, as the images are")
     field = grey(picture).astype(np.float32)
     if field.shape[::-1] != size:
         raise InputError(
             f"{path}: the background is {field.shape[1]} x {field.shape[0]} px, but the camera's images are "
             f"{size[0]} x {size[1]}; take it with the same camera settings"
         )
+    if not field.any():
+        raise InputError(f"{path}: the background is black all over; take it with the light on, or leave it out")
     return field
 
 
@@ -64,7 +72,7 @@ def relit(own: Field, shown: Field, factor: int, additive: bool) -> Field:
     """A lab's own background picture in the light of the recording: exposure, gain and lamp may have been others.
 
     shown: the recording's own median picture, shrunken by `factor`. Only what is smooth is taken from it, so that what
-    stands still, a worm too, is told by the lab's picture alone. additive: for a dark field, which has no light to divide.
+    stands still, a worm too, is told by the lab's picture alone. additive: for dark fields, with no light to divide by.
     """
     small = shrink(own, factor)
     change = shown - small if additive else shown / np.maximum(small, np.float32(1.0))

@@ -212,7 +212,9 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
     for view, entry in enumerate(cameras):
         entry |= {"lag": round(float(lag[view]), 2), "lag_error": round(float(error[view]), 2)}
     lost = [one.sight.frame for one in seen if not one.place.found]
-    order = best_order(looker.cameras, np.array([heaviest(one.sight.seen) for one in seen]).reshape(-1, len(cameras), 2))
+    order = best_order(
+        looker.cameras, np.array([heaviest(one.sight.seen) for one in seen]).reshape(-1, len(cameras), 2)
+    )
     return {
         "looked_at": len(seen),
         "looked_at_frames": [one.sight.frame for one in seen],

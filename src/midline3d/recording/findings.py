@@ -11,6 +11,10 @@ from midline3d.recording.order import Order
 
 LENGTHS = (0.05, 10.0)
 """mm: no nematode that is filmed like this is smaller or larger."""
+GHOSTLY = (
+    "the background pictures show the worm itself, so they are left aside and backgrounds made of the recording: "
+    "take them without the worm, or leave them out of recording.toml"
+)
 
 
 @dataclass(frozen=True)
@@ -93,10 +97,7 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             f"in frame {worm['lost_first']}"
         )
     if worm["aside"]:
-        yield _warning(
-            "the background pictures show the worm itself, so they are left aside and backgrounds made of the recording: "
-            "take them without the worm, or leave them out of recording.toml"
-        )
+        yield _warning(GHOSTLY)
     fault = size_fault(worm["length_mm"], worm["scale"])
     if fault is not None:
         yield _error(fault)
@@ -114,8 +115,8 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
         )
     if worm["second"] > limits.second:
         yield _warning(
-            f"a second thing looks like a worm in {worm['second']:.0%} of the frames: only one is followed, perhaps the "
-            "wrong one; film one worm, or crop the other away"
+            f"a second thing looks like a worm in {worm['second']:.0%} of the frames: only one is followed, perhaps "
+            "the wrong one; film one worm, or crop the other away"
         )
     for camera in facts["cameras"]:
         yield from _view_findings(camera, limits)

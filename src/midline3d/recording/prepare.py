@@ -31,6 +31,7 @@ from midline3d.recording.crops import (
 )
 from midline3d.recording.description import Recording
 from midline3d.recording.passing import Looker, Pass, Progress, window_for
+from midline3d.recording.preflight import judge_look
 from midline3d.recording.sources import Picture, synchronised
 from midline3d.recording.survey import survey
 from midline3d.settings import LocatingSettings
@@ -142,6 +143,7 @@ def _tracked(
         progress(begun.done, len(frames))
     cameras = recording.calibration.to_cameras()
     look = survey(recording, cameras, settings, frames, folder)
+    judge_look(recording, cameras, look)
     looker = Looker(cameras, look, settings)
     window = begun.window or window_for(recording, look.extent, settings)
     begun = replace(begun, window=window)

@@ -9,24 +9,19 @@ from typing import Any
 
 import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
 from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, relit, shrink
 from midline3d.recording.description import Recording
-from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, candidates, combine, noise_of
+from midline3d.recording.locating import Found, noise_of
 from midline3d.recording.samples import SampledView, Samples, Shelf, take_samples
+from midline3d.recording.sighting import decide, extent_of, ghost_of, heaviest, masks_of
 from midline3d.recording.signal import Side, Tone, brightness, signal, white
-from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
-
-OTHERS = 0.5
-"""Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the median."""
-
 
 GHOST = 0.4
 """Of the worm's light: more than this of the other sign around it comes from a worm on the background picture."""
@@ -111,11 +106,6 @@ def survey(
     )
 
 
-def heaviest(views: list[Candidates]) -> Array:
-    """(camera, 2) px: where the heaviest thing of every view is, NaN where there is none."""
-    return np.array([view.centre[0] if len(view) else (np.nan, np.nan) for view in views])
-
-
 def _middle(values: list[Array]) -> Array:
     """(camera,) median over stretches; a view that never showed the worm takes the others' value."""
     table = np.array(values)
@@ -169,45 +159,6 @@ class _Look:
     aside: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class _Sight:
-    """Candidates (sample, view) and the place decided on in each sample."""
-
-    fields: list[list[Field]]
-    """(view, sample)"""
-    seen: list[list[Candidates]]
-    found: list[Found]
-    mass: Array
-    """(camera,) the worm's median mass, NaN where it was never seen."""
-    peak: Array
-
-    def worm(self, sample: int, view: int) -> NDArray[np.bool_]:
-        """Where the worm is in a shrunken sample."""
-        return self.seen[sample][view].pixels(int(self.found[sample].choice[view]))
-
-    def wormlike(self, other: _Sight) -> bool:
-        """Whether what was found is there in nearly all samples and views, and as slender as what another found.
-
-        Or its views agree far better: dirt that is one thing in one view is seldom there in all of them.
-        """
-        if np.mean([(place.choice != ABSENT).all() for place in self.found]) < 0.8:
-            return False
-        agrees = self._usual_residual() < min(0.5 * other._usual_residual(), 4.0)
-        return agrees or self._slender() > min(2.5, 0.7 * other._slender())
-
-    def _usual_residual(self) -> float:
-        return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))
-
-    def _slender(self) -> float:
-        shapes = [
-            views[view].slender[choice]
-            for views, place in zip(self.seen, self.found, strict=True)
-            for view, choice in enumerate(place.choice)
-            if choice != ABSENT
-        ]
-        return float(np.median(shapes)) if shapes else 0.0
-
-
 def _without_ghost(
     look: _Look,
     samples: Samples,
@@ -246,54 +197,37 @@ def _look(
         view.moving() if view is not None else [signal(picture, shrink(own, factor), tone) for picture in stack]
         for view, stack, tone, own in zip(views, samples.small, tones, given, strict=True)
     ]
-    sight = _decide(fields, samples, cameras, factor, settings)
+    sight = decide(fields, samples, cameras, factor, settings)
     still = _at_rest(sight.mass, [0.0 if view is None else view.heaviest * factor**2 for view in views])
     if still.any():
         lit = [
             view.against_light() if view is not None and rests else shown
             for view, shown, rests in zip(views, fields, still.tolist(), strict=True)
         ]
-        rest = _decide(lit, samples, cameras, factor, settings)
+        rest = decide(lit, samples, cameras, factor, settings)
         # A small worm that moves among heavy dirt is lighter too; but dirt is round.
         if not (still.all() and sight.wormlike(rest)):
             fields, sight = lit, rest
     for _ in range(2):
-        grow = settings.grow * max(_extent(cameras, sight), 20.0)
+        grow = settings.grow * max(extent_of(cameras, sight), 20.0)
         for index, (view, tone) in enumerate(zip(views, tones, strict=True)):
             if view is not None:
                 # The same in all views, up to the magnification.
                 mass = float(np.median(np.nan_to_num(sight.mass))) / factor**2
-                behind = view.without_worm(_masks(sight, index, grow / factor), mass)
+                behind = view.without_worm(masks_of(sight, index, grow / factor), mass)
                 fields[index] = [
                     signal(picture, behind, tone, brightness(picture, behind, tone)) for picture in view.stack
                 ]
-        sight = _decide(fields, samples, cameras, factor, settings)
-    grow = settings.grow * max(_extent(cameras, sight), 20.0)
+        sight = decide(fields, samples, cameras, factor, settings)
+    grow = settings.grow * max(extent_of(cameras, sight), 20.0)
     backgrounds = [
-        view.full_size(samples, index, _masks(sight, index, grow / factor)) if view is not None else given[index]
+        view.full_size(samples, index, masks_of(sight, index, grow / factor)) if view is not None else given[index]
         for index, view in enumerate(views)
     ]
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
     places = np.array([heaviest(views) for views in sight.seen])
-    ghost = max((_ghost(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
-    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, _extent(cameras, sight), places, ghost)
-
-
-def _ghost(sight: _Sight, view: int, factor: int) -> float:
-    """Light of the other sign within and around the worm's box, as a share of the worm's own: the median sample's."""
-    shares = []
-    for sample, place in enumerate(sight.found):
-        if place.choice[view] == ABSENT:
-            continue
-        box = sight.seen[sample][view].box[place.choice[view]] / factor
-        pad = 0.3 * max(box[2] - box[0], box[3] - box[1])
-        left, top, right, bottom = (int(max(0, edge)) for edge in (*(box[:2] - pad), *(box[2:] + pad)))
-        field = cv2.GaussianBlur(sight.fields[view][sample], (0, 0), 1.0)
-        limit = 4 * noise_of(field)
-        around = field[top : bottom + 1, left : right + 1]
-        below, above = -around[around < -limit].sum(), around[around > limit].sum()
-        shares.append(float(below / max(float(above), 1e-6)))
-    return float(np.median(shares)) if shares else 0.0
+    ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
+    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, ghost)
 
 
 def _at_rest(mass: Array, heaviest: list[float]) -> NDArray[np.bool_]:
@@ -323,77 +257,3 @@ def _given(recording: Recording, samples: Samples, tones: tuple[Tone, ...], fact
         None if picture is None else relit(picture, masked_median(stack)[0], factor, tone.side == "bright")
         for picture, stack, tone in zip(own, samples.small, tones, strict=True)
     ]
-
-
-def _decide(
-    fields: list[list[Field]], samples: Samples, cameras: rig.Cameras, factor: int, settings: LocatingSettings
-) -> _Sight:
-    """The worm's place in each sample, first with its mass unknown, then known."""
-    seen = side_by_side(
-        lambda sample: [candidates(view[sample], factor, settings) for view in fields], range(len(samples.frames))
-    )
-    sight = _Sight(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
-    # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
-    gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
-    heavy = [[float(views[view].mass[0]) for views in seen if len(views[view])] for view in range(len(fields))]
-    expected = Expected(np.array([np.quantile(masses, 0.75) if masses else 1.0 for masses in heavy]), certain=False)
-    for _ in range(2):
-        decider = Decider(len(samples.frames), settings, settings.step * gap)
-        for views in seen:
-            decider.add(combine(cameras, views, expected, settings))
-        sight = _usual(replace(sight, found=decider.finish()))
-        if np.isnan(sight.mass).any():
-            break
-        expected = Expected(sight.mass)
-    return sight
-
-
-def _usual(sight: _Sight) -> _Sight:
-    """With the worm's median mass and peak in each view."""
-    mass, peak = [], []
-    for view, stack in enumerate(sight.fields):
-        chosen = [
-            (
-                sight.seen[sample][view].mass[place.choice[view]],
-                np.quantile(stack[sample][sight.worm(sample, view)], 0.95),
-            )
-            for sample, place in enumerate(sight.found)
-            if place.choice[view] != ABSENT
-        ]
-        mass.append(np.median([one for one, _ in chosen]) if chosen else np.nan)
-        peak.append(np.median([one for _, one in chosen]) if chosen else np.nan)
-    return replace(sight, mass=np.array(mass, np.float64), peak=np.array(peak, np.float64))
-
-
-def _extent(cameras: rig.Cameras, sight: _Sight) -> float:
-    """px: how far the worm reaches from its projected centre, in nearly all samples and all views."""
-    reach = []
-    for views, place in zip(sight.seen, sight.found, strict=True):
-        if not place.found:
-            continue
-        centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
-        for view, choice in enumerate(place.choice):
-            if choice != ABSENT:
-                box = views[view].box[choice]
-                reach.append(max((centre[view] - box[:2]).max(), (box[2:] - centre[view]).max()))
-    return float(np.quantile(reach, 0.95)) if reach else 0.0
-
-
-def _masks(sight: _Sight, view: int, grow: float) -> NDArray[np.bool_]:
-    """(sample, height, width) where the worm is, or may still be, in the shrunken samples of one view.
-
-    Other things of some weight that move are masked too: they would burn in just as a worm does.
-    """
-    masks = []
-    for sample, place in enumerate(sight.found):
-        seen = sight.seen[sample][view]
-        heavy = [index for index, mass in enumerate(seen.mass) if mass > OTHERS * sight.mass[view]]
-        things = np.isin(seen.label, seen.name[heavy]).astype(np.uint8)
-        worm = seen.pixels(int(place.choice[view])).astype(np.uint8)
-        masks.append(np.maximum(cv2.dilate(worm, _disc(grow)), cv2.dilate(things, _disc(grow / 2))) > 0)
-    return np.stack(masks)
-
-
-def _disc(radius: float) -> NDArray[Any]:
-    reach = max(1, round(radius))
-    return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))

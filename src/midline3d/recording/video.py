@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.recording.sources import Picture, decoding_threads
+from midline3d.recording.sources import Picture, checked_size, decoding_threads
 
 LONGEST_GAP = 10_000
 """Frames: a longer jump of the time stamps is a clock that was set, not frames that were lost."""
@@ -37,7 +37,7 @@ class VideoSource:
         first = next((picture for _, picture in self.frames(0, min(self.count, 50)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first frames can be decoded; is the video whole?")
-        self.size, self.depth = (first.shape[1], first.shape[0]), first.itemsize
+        self.size, self.depth = checked_size(path, first), first.itemsize
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
         stop = self.count if stop is None else min(stop, self.count)
@@ -98,7 +98,17 @@ class VideoSource:
                     if index <= last:
                         continue
                     last = index
-                    yield index, None if frame.is_corrupt else luminance(frame)
+                    yield index, self._picture(frame)
+
+    def _picture(self, frame: Any) -> Picture | None:
+        """A decoded frame's grey values; None where it is broken, or of another size than the first."""
+        if frame.is_corrupt:
+            return None
+        try:
+            picture = luminance(frame)
+        except Exception:  # whatever a broken frame makes of its planes: it is lost, the run is not
+            return None
+        return picture if not hasattr(self, "size") or picture.shape[::-1] == self.size else None
 
 
 def open_video(path: Path) -> VideoSource:

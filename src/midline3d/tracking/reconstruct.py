@@ -11,7 +11,7 @@ import torch
 
 from midline3d.calibration import save_calibration
 from midline3d.cameras import Cameras
-from midline3d.recording import Prepared, Recording, load_recording, prepare
+from midline3d.recording import Prepared, Recording, load_recording, preflight, prepare
 from midline3d.recording.prepare import chosen_frames, fingerprint_of
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import FrameResult, Header, Result, locked
@@ -39,6 +39,7 @@ class Job:
 def reconstruct(job: Job, progress: Progress) -> Path:
     """The whole job. Returns the path of midline.nc."""
     recording = load_recording(job.recording, shortest=job.shortest)
+    preflight(recording)
     with locked(job.out):
         return _reconstructed(job, recording, progress)
 
