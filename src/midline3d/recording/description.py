@@ -128,8 +128,8 @@ def _rate(rates: list[float], folder: Path) -> float:
     """Frames a second by the videos' time stamps; pictures have none, and times of the result must not be guessed."""
     if not rates:
         raise InputError(
-            f"{folder / 'recording.toml'}: says no fps, and the sources have no time stamps; add the line fps = 25.0, or "
-            "whatever the cameras' frames a second are"
+            f"{folder / 'recording.toml'}: says no fps, and the sources have no time stamps; add the line fps = 25.0, "
+            "or whatever the cameras' frames a second are"
         )
     return rates[0]
 

@@ -61,7 +61,7 @@ def timing_findings(recording: Recording, limits: Limits, shortest: bool = False
     if most.count != least.count:
         more = f"{most.name} has {most.count - least.count} frames more than {least.name} ({most.count}, {least.count})"
         if shortest:
-            yield _warning(f"{more}: what is beyond {recording.count} frames is left out")
+            yield _warning(f"{more}: all beyond {recording.count} frames is left out")
         else:
             yield _error(f"{more}: set cameras.offset, or --shortest to drop the tail")
     rates = sorted((view.source.rate, view.name) for view in recording.views if view.source.rate)

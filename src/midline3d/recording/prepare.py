@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import zipfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from midline3d.errors import InputError
 from midline3d.recording.crops import (
     BEGUN,
     FORMAT,
-    IMAGES,
     LOG,
     MANIFEST,
     STATUS,
@@ -54,8 +54,9 @@ def prepare(
     folder = Path(folder)
     frames = chosen_frames(frames, recording)
     fingerprint = fingerprint_of(recording, settings, frames)
-    if _fits(folder, fingerprint):
-        return Prepared(folder, recording.calibration)
+    kept = _kept(folder, fingerprint, recording, frames)
+    if kept is not None:
+        return kept
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)  # from here on until the end nothing in the folder counts
     if recording.centre == "fixed":
@@ -97,12 +98,17 @@ def chosen_frames(frames: range | None, recording: Recording) -> range:
     return frames
 
 
-def _fits(folder: Path, fingerprint: str) -> bool:
+def _kept(folder: Path, fingerprint: str, recording: Recording, frames: range) -> Prepared | None:
+    """The crops that lie in the folder, if they are of this very preparation and whole."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return bool(manifest["fingerprint"] == fingerprint) and (folder / IMAGES).exists() and (folder / LOG).exists()
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        if manifest["fingerprint"] != fingerprint:
+            return None
+        kept = Prepared(folder, recording.calibration)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile):
+        return None
+    whole = len(kept) == len(kept.log.status) == len(frames) and kept.start == frames.start
+    return kept if whole and len(kept.noise) == len(recording.views) else None
 
 
 def _write_whole(path: Path, content: bytes) -> None:

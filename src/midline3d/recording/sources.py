@@ -94,7 +94,7 @@ def checked_size(path: Path, picture: Picture) -> tuple[int, int]:
     height, width = picture.shape
     if not (min(height, width) >= SMALLEST and max(height, width) <= LARGEST):
         raise InputError(
-            f"{path}: its pictures are {width} x {height} px, but {SMALLEST} to {LARGEST} px are possible on every side; "
+            f"{path}: its pictures are {width} x {height} px, but {SMALLEST} to {LARGEST} px are possible on a side; "
             "is it the right file?"
         )
     return width, height
