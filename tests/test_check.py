@@ -179,6 +179,9 @@ def test_no_worm_and_two_worms_are_named(tmp_path):
 
     report = check(write(tmp_path / "two", Film(frames=24, worms=(midline, other)).pictures()))
     assert "a second thing looks like a worm" in texts(report, "warning")
+    assert "seems" not in texts(report) + texts(report, "warning")
+    with pytest.warns(UserWarning, match="a second thing looks like a worm"):
+        prepare(load_recording(tmp_path / "two"), QUICK, tmp_path / "p")
 
 
 def test_a_worm_that_leaves_one_view_is_named(tmp_path):

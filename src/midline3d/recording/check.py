@@ -18,7 +18,7 @@ from midline3d.errors import InputError
 from midline3d.recording.crops import cut, origins
 from midline3d.recording.description import Recording, load_recording
 from midline3d.recording.findings import Finding, Limits, timing_findings, worm_findings
-from midline3d.recording.locating import ABSENT, Decider, Found, Places
+from midline3d.recording.locating import ABSENT, Decider, Found, Places, another
 from midline3d.recording.order import best_order
 from midline3d.recording.passing import Looker, Progress, Sight, crop_behind, reach_of, sharpness, window_for
 from midline3d.recording.signal import signal
@@ -171,11 +171,9 @@ def _seen(recording: Recording, looker: Looker, sight: Sight, places: Places, pl
         behind = crop_behind(looker.look.backgrounds[view], sight.frame, corner[view], window, sight.shake[view])
         crop: Picture = cut(picture, corner[view], window)
         focus.append(sharpness(signal(crop, behind, looker.look.tones[view], sight.light[view])))
-    apart = ((places.choice != place.choice) & (places.choice != ABSENT)).all(1)
-    second = bool((places.score[apart] > -8).any())
     # The whole frames are no longer needed, only what was seen in them.
     light_sight = Sight(sight.frame, [], sight.light, sight.shake, sight.seen)
-    return Seen(light_sight, place, pixels, np.array(focus), second)
+    return Seen(light_sight, place, pixels, np.array(focus), another(places, place))
 
 
 def _camera_facts(recording: Recording, index: int) -> dict[str, Any]:

@@ -114,10 +114,7 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             "reconstruct takes up; midline3d refine-cameras makes a better one"
         )
     if worm["second"] > limits.second:
-        yield _warning(
-            f"a second thing looks like a worm in {worm['second']:.0%} of the frames: only one is followed, perhaps "
-            "the wrong one; film one worm, or crop the other away"
-        )
+        yield _warning(second_worm(worm["second"]))
     for camera in facts["cameras"]:
         yield from _view_findings(camera, limits)
     if facts["disk_needed"] > facts["disk_free"]:
@@ -129,12 +126,20 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
 
 def _order_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
     """Whether the pictures fit together far better when they change places."""
-    if facts["worm"]["order"] is None:
-        return
+    if facts["worm"]["order"] is None or facts["worm"]["second"] > limits.second:
+        return  # of two worms each view may show another as the heaviest
     order = Order(**facts["worm"]["order"])
     if order.wrong(limits.mixed, limits.mixed_share):
         names, sources = ([camera[key] for camera in facts["cameras"]] for key in ("name", "source"))
         yield _error(order.remedy(names, sources))
+
+
+def second_worm(share: float) -> str:
+    """What to say of a second worm in this share of the frames."""
+    return (
+        f"a second thing looks like a worm in {share:.0%} of the frames: only one is followed, perhaps the wrong one; "
+        "film one worm, or crop the other away"
+    )
 
 
 def size_fault(length: float, scale: float) -> str | None:

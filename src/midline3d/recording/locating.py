@@ -20,6 +20,8 @@ from midline3d.settings import LocatingSettings
 Array = NDArray[np.float64]
 
 ABSENT = -1
+SECOND = -8.0
+"""Log-likelihood above which another reading of all views is a worm too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +197,12 @@ def subset(cameras: rig.Cameras, used: NDArray[np.int64]) -> rig.Cameras:
         translation=cameras.translation[:, index],
         shift_basis=cameras.shift_basis[index],
     )
+
+
+def another(places: Places, chosen: Found) -> bool:
+    """Whether a second thing in all views looks like a worm, beside the one decided on."""
+    apart = ((places.choice != chosen.choice) & (places.choice != ABSENT)).all(1)
+    return bool(chosen.found and (places.score[apart] > SECOND).any())
 
 
 class Decider:

@@ -10,7 +10,7 @@ import torch
 from midline3d import cameras as rig
 from midline3d.errors import InputError
 from midline3d.recording.description import Recording
-from midline3d.recording.findings import GHOSTLY, Limits, size_fault, timing_findings
+from midline3d.recording.findings import GHOSTLY, Limits, second_worm, size_fault, timing_findings
 from midline3d.recording.order import best_order
 from midline3d.recording.survey import Survey
 
@@ -32,13 +32,16 @@ def judge_look(recording: Recording, cameras: rig.Cameras, look: Survey) -> None
     fault = size_fault(2 * look.extent / scale, scale)
     if fault is not None:
         raise InputError(f"{recording.path}: {fault}")
-    order = best_order(cameras, look.heaviest)
+    # Of two worms each view may show another as the heaviest: then their ways say nothing about the cameras.
+    order = None if look.second > limits.second else best_order(cameras, look.heaviest)
     if order is not None and order.wrong(limits.mixed, limits.mixed_share):
         names, sources = [view.name for view in recording.views], [view.source.path.name for view in recording.views]
         told = order.remedy(names, sources)
         if order.wrong(*CERTAIN[:2]) and order.frames >= CERTAIN[2]:
             raise InputError(f"{recording.path}: {told}")
         warnings.warn(told, stacklevel=2)
+    if look.second > limits.second:
+        warnings.warn(second_worm(look.second), stacklevel=2)
     if look.aside:
         warnings.warn(GHOSTLY, stacklevel=2)
     found = [place for place in look.found if place.found]

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.recording.background import Field
-from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, candidates, combine, noise_of
+from midline3d.recording.locating import (
+    ABSENT,
+    Candidates,
+    Decider,
+    Expected,
+    Found,
+    another,
+    candidates,
+    combine,
+    noise_of,
+)
 from midline3d.recording.samples import Samples
 from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
@@ -34,6 +44,8 @@ class Sighting:
     mass: Array
     """(camera,) the worm's median mass, NaN where it was never seen."""
     peak: Array
+    second: float = 0.0
+    """Share of samples in which another thing looks like a worm."""
 
     def worm(self, sample: int, view: int) -> NDArray[np.bool_]:
         """Where the worm is in a shrunken sample."""
@@ -76,9 +88,12 @@ def decide(
     expected = Expected(np.array([np.quantile(masses, 0.75) if masses else 1.0 for masses in heavy]), certain=False)
     for _ in range(2):
         decider = Decider(len(samples.frames), settings, settings.step * gap)
-        for views in seen:
-            decider.add(combine(cameras, views, expected, settings))
-        sight = _usual(replace(sight, found=decider.finish()))
+        places = [combine(cameras, views, expected, settings) for views in seen]
+        for one in places:
+            decider.add(one)
+        found = decider.finish()
+        second = float(np.mean([another(*pair) for pair in zip(places, found, strict=True)]))
+        sight = _usual(replace(sight, found=found, second=second))
         if np.isnan(sight.mass).any():
             break
         expected = Expected(sight.mass)

@@ -51,6 +51,8 @@ class Survey:
     """Where the worm is in each of them."""
     heaviest: Array = field(default_factory=lambda: np.zeros((0, 2, 2)))
     """(sample, camera, 2) px: the heaviest thing's place, NaN where there is none."""
+    second: float = 0.0
+    """Share of samples in which another thing looks like a worm."""
     aside: bool = False
     """Whether the user's background pictures show the worm itself, so that backgrounds were made without them."""
 
@@ -102,6 +104,7 @@ def survey(
         frames=tuple(looked),
         found=tuple(found),
         heaviest=np.concatenate([look.heaviest for look in looks]),
+        second=float(np.mean([look.second for look in looks])),
         aside=any(look.aside for look in looks),
     )
 
@@ -154,6 +157,7 @@ class _Look:
     noise: Array
     extent: float
     heaviest: Array
+    second: float
     ghost: float
     """Light of the other sign beside the worm, as a share of its own: what it leaves in a picture it was on."""
     aside: bool = False
@@ -225,9 +229,11 @@ def _look(
         for index, view in enumerate(views)
     ]
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
-    places = np.array([heaviest(views) for views in sight.seen])
+    places, extent = np.array([heaviest(views) for views in sight.seen]), extent_of(cameras, sight)
     ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
-    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, ghost)
+    return _Look(
+        backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, sight.second, ghost
+    )
 
 
 def _at_rest(mass: Array, heaviest: list[float]) -> NDArray[np.bool_]:
