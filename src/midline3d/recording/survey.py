@@ -229,7 +229,7 @@ def _look(
         for index, view in enumerate(views)
     ]
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
-    places, extent = np.array([heaviest(views) for views in sight.seen]), extent_of(cameras, sight)
+    places = np.array([heaviest(views) for views in sight.seen])
     ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
     return _Look(
         backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, sight.second, ghost
