@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 
 FEWEST = 5
 """Frames that show something in every view, below which nothing is said."""
+FITTING = 4.0
+"""px: views that drift apart by more do not fit in that order either; a camera out of step does that."""
 TURNS = {
     "mirrored left to right": (-1.0, 1.0),
     "mirrored top to bottom": (1.0, -1.0),
@@ -39,7 +41,7 @@ class Order:
 
     def wrong(self, limit: float, share: float) -> bool:
         """Whether the views drift apart by more than `limit` px, and in another order by less than this share of it."""
-        return self.given_px > limit and self.best_px < share * self.given_px
+        return self.given_px > limit and self.best_px < min(share * self.given_px, FITTING)
 
     def remedy(self, names: Sequence[str], sources: Sequence[str]) -> str:
         """What to change, in the words of recording.toml."""
