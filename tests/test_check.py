@@ -1,6 +1,8 @@
 """The preflight: good recordings pass, and every fault is named."""
 
+import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from film import SIZE, Film, midline, write
 from midline3d.calibration import Calibration, load_calibration, make_camera, save_calibration
 from midline3d.errors import InputError
 from midline3d.recording import check as full_check
+from midline3d.recording import load_recording, preflight, prepare
 from midline3d.recording.check import BEGINNING
 from midline3d.recording.findings import Limits
 from midline3d.settings import LocatingSettings
@@ -101,6 +104,65 @@ def test_cameras_that_are_mixed_up_are_named(tmp_path):
     assert "cam0 = cam1.npy, cam1 = cam0.npy, cam2 = cam2.npy" in texts(report)
 
 
+def test_a_run_refuses_cameras_that_are_mixed_up(tmp_path):
+    pictures = Film(frames=24, worms=(roaming,), dirt=0).pictures()
+    folder = write(tmp_path, pictures[[1, 0, 2]])
+    with pytest.raises(InputError, match=r"the cameras seem mixed up: .* cam0 = cam1.npy, cam1 = cam0.npy"):
+        prepare(load_recording(folder), QUICK, tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("turned", "told"),
+    [
+        ((slice(None), slice(None, None, -1)), "cam2 seems mirrored left to right"),
+        ((slice(None, None, -1), slice(None)), "cam2 seems mirrored top to bottom"),
+        ((slice(None, None, -1), slice(None, None, -1)), "cam2 seems upside down"),
+    ],
+)
+def test_a_view_that_is_turned_is_named(tmp_path, turned, told):
+    pictures = Film(frames=24, worms=(roaming,), dirt=0).pictures()
+    pictures[2] = pictures[2][:, *turned]
+    folder = write(tmp_path, pictures)
+    assert told in texts(check(folder))
+    with pytest.raises(InputError, match=told):
+        prepare(load_recording(folder), QUICK, tmp_path / "p")
+
+
+def test_a_worm_of_no_size_is_an_error(good, tmp_path):
+    cameras = load_calibration(good / "calibration.json").cameras
+    # Within what a microscope can do, so that the rig alone does not tell.
+    grown = tuple(dataclasses.replace(camera, translation=camera.translation / 40) for camera in cameras)
+    save_calibration(Calibration(grown), tmp_path / "c.json")
+    text = (good / "recording.toml").read_text().replace("calibration.json", str(tmp_path / "c.json"))
+    (good / "small.toml").write_text(text)
+    assert re.search(r"the worm would be 0.0\d+ mm long at .* px/mm", texts(check(good / "small.toml")))
+    with pytest.raises(InputError, match="the worm would be"):
+        prepare(load_recording(good / "small.toml"), QUICK, tmp_path / "p")
+
+
+def test_a_good_recording_is_prepared_without_a_word(good, tmp_path, recwarn):
+    recording = load_recording(good)
+    preflight(recording)
+    prepare(recording, QUICK, tmp_path / "p")
+    assert not recwarn.list
+
+
+def test_the_advice_on_a_late_camera_leads_to_a_recording_that_passes(tmp_path):
+    pictures = Film(frames=42, worms=(roaming,), dirt=0).pictures()
+    late = np.stack([pictures[0, 6:], pictures[1, 6:], pictures[2, :-6]])
+    folder = write(tmp_path, late)
+    told = texts(check(folder))
+    advice = re.search(r"set the offset of (cam\d) to (\d+) in recording.toml, and give --shortest", told)
+    assert advice, told
+    text = (folder / "recording.toml").read_text()
+    source = f'source = "{advice[1]}.npy"'
+    (folder / "recording.toml").write_text(text.replace(source, f"{source}\noffset = {advice[2]}"))
+    report = check(folder, shortest=True)
+    assert report.ok, report.text()
+    assert "+-" in report.text()
+    assert re.search(r"all beyond \d+ frames is left out", texts(report, "warning"))
+
+
 def test_a_camera_that_runs_late_is_named(tmp_path):
     pictures = Film(frames=42, worms=(roaming,), dirt=0).pictures()
     late = np.stack([pictures[0, 6:], pictures[1, 6:], pictures[2, :-6]])
@@ -117,6 +179,9 @@ def test_no_worm_and_two_worms_are_named(tmp_path):
 
     report = check(write(tmp_path / "two", Film(frames=24, worms=(midline, other)).pictures()))
     assert "a second thing looks like a worm" in texts(report, "warning")
+    assert "seems" not in texts(report) + texts(report, "warning")
+    with pytest.warns(UserWarning, match="a second thing looks like a worm"):
+        prepare(load_recording(tmp_path / "two"), QUICK, tmp_path / "p")
 
 
 def test_a_worm_that_leaves_one_view_is_named(tmp_path):

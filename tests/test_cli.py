@@ -147,6 +147,24 @@ def test_wrong_device(clean: Path, tmp_path: Path, midline3d: Command, refused: 
         assert "--device cpu" in refused("reconstruct", clean, "-o", tmp_path / "out", "--device", "cuda")
 
 
+@pytest.mark.parametrize(
+    ("told", "arguments"),
+    [
+        ("'gpu' is not one of 'auto', 'cpu', 'cuda'", ("reconstruct", "x", "-o", "y", "--device", "gpu")),
+        ("missing option '--out'", ("reconstruct", "x")),
+        ("missing argument", ("check",)),
+        ("--seed", ("reconstruct", "x", "-o", "y", "--seed", 2**64)),
+        ("no such option", ("check", "x", "--fast")),
+        ("no such command", ("reconstrct",)),
+        ("--frames is '0:9", ("reconstruct", "x", "-o", "y", "--frames", "0:" + "9" * 5000)),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(
+    told: str, arguments: tuple[object, ...], refused: Callable[..., str]
+) -> None:
+    assert told.lower() in refused(*arguments).lower()
+
+
 def test_evaluate(clean: Path, tmp_path: Path, midline3d: Command, refused: Callable[..., str]) -> None:
     assert "either --truth or --annotations" in refused("evaluate", clean / "truth.nc")
     refused("evaluate", tmp_path / "none", "--truth", clean)

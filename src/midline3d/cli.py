@@ -66,7 +66,9 @@ class Half(StrEnum):
     all = "all"
 
 
-Seed = Annotated[int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0)]
+Seed = Annotated[
+    int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0, max=2**63 - 1)
+]
 Where = Annotated[
     Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where torch sees it, else the CPU.")
 ]
@@ -80,16 +82,31 @@ def main() -> None:
     """The entry point: whatever goes wrong is one sentence on standard error, and a status that says whose fault."""
     warnings.showwarning = _warn
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except InputError as fault:
         _complain(str(fault))
         sys.exit(2)
     except Exception as fault:
+        if _is_usage(fault):
+            _complain(_usage(fault))
+            sys.exit(2)
         if os.environ.get("MIDLINE3D_DEBUG"):
             raise
         text = " ".join(str(fault).split())
         _complain(f"{type(fault).__name__}: {text} (a fault of midline3d's own: MIDLINE3D_DEBUG=1 shows where)")
         sys.exit(1)
+
+
+def _is_usage(fault: Exception) -> bool:
+    """Whether the command line itself was wrong: typer's own exceptions, which it names nowhere."""
+    return any(kind.__name__ == "UsageError" for kind in type(fault).__mro__)
+
+
+def _usage(fault: Any) -> str:
+    """What was wrong with the command line, as one sentence with the remedy."""
+    text = " ".join(fault.format_message().replace("Value error, ", "").split()).rstrip(".")
+    command = fault.ctx.command_path if fault.ctx is not None else "midline3d"
+    return f"{text[:1].lower() + text[1:]}; {command} --help says what can be given"
 
 
 @app.callback(invoke_without_command=True)
@@ -236,6 +253,7 @@ def check(
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also draw the views with what was found in them.")
     ] = None,
+    shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
     settings: SettingsFile = None,
     as_json: Json = False,
 ) -> None:
@@ -257,6 +275,7 @@ def check(
             chosen.locating,
             pace=pace,
             progress=lambda done, total: tick("looking around", done, total),
+            shortest=shortest,
         )
         if picture is not None:
             report.picture(picture)
@@ -470,8 +489,10 @@ def _device(device: Device) -> str:
 def _part(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
     """A:B as numbers; without A from the first frame, without B to the last."""
     first, colon, end = (part.strip() for part in text.partition(":"))
-    if not colon or not all(part == "" or part.isdecimal() for part in (first, end)):
-        raise InputError(f"--frames is '{text}'; write A:B, the first frame and the one after the last, such as 0:100")
+    if not colon or not all(part == "" or (part.isdecimal() and len(part) < 19) for part in (first, end)):
+        raise InputError(
+            f"--frames is '{text[:40]}'; write A:B, the first frame and the one after the last, such as 0:100"
+        )
     if end:
         return int(first or 0), int(end)
     from midline3d.recording import load_recording
@@ -481,8 +502,8 @@ def _part(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
 
 def _grid(text: str) -> tuple[int, int]:
     columns, cross, rows = text.lower().partition("x")
-    if not cross or not columns.strip().isdecimal() or not rows.strip().isdecimal():
-        raise InputError(f"--grid is '{text}'; write AxB, the numbers along and down the board, such as 9x6")
+    if not cross or not all(part.strip().isdecimal() and len(part) < 6 for part in (columns, rows)):
+        raise InputError(f"--grid is '{text[:40]}'; write AxB, the numbers along and down the board, such as 9x6")
     return int(columns), int(rows)
 
 

@@ -4,64 +4,90 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from midline3d.errors import InputError
+from midline3d.reading import read_toml, validated
 
-Record = TypeVar("Record")
-_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
-"""What pydantic calls a key that is not known."""
+
+@dataclass(frozen=True)
+class Range:
+    """What a number of the settings may be, both ends included; of a pair, that it rises too."""
+
+    low: float
+    high: float
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema  # at the rim only, as all of pydantic
+
+        return core_schema.no_info_after_validator_function(self.checked, handler(source))
+
+    def checked(self, value: Any) -> Any:
+        """The value, unless it is outside."""
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not all(self.low <= number <= self.high for number in numbers):
+            raise ValueError(f"{self.low:g} to {self.high:g} is possible")
+        if isinstance(value, tuple) and not value[0] < value[-1]:
+            raise ValueError("the first must be less than the second")
+        return value
+
+
+Count = Annotated[int, Range(1, 100_000)]
+Whole = Annotated[int, Range(0, 100_000)]
+Share = Annotated[float, Range(0, 1)]
+Size = Annotated[float, Range(1e-6, 1e6)]
+"""Above 0: lengths, widths, steps, spreads."""
+Weight = Annotated[float, Range(0, 1e9)]
+LogLikelihood = Annotated[float, Range(-1e6, 0)]
 
 
 @dataclass(frozen=True)
 class LocatingSettings:
     """Finding the worm in whole frames and cutting the crop around it."""
 
-    background_frames: int = 25
+    background_frames: Annotated[int, Range(1, 1000)] = 25
     """Frames, spread evenly over the recording (or over each block of it), whose per-pixel median, the worm masked, is
     the background. 25 leave a fifth of one frame's noise, and every one costs a decoded frame."""
-    block: int = 3000
+    block: Annotated[int, Range(2, 1_000_000)] = 3000
     """Frames after which the background is taken anew, the change between being linear: light and gel drift slowly."""
-    picture: int = 512
+    picture: Annotated[int, Range(32, 8192)] = 512
     """px of the shrunken picture's longer side in which the worm is sought: at 2048 px a worm is still 2 px wide."""
-    smoothing: float = 1.0
+    smoothing: Annotated[float, Range(0, 50)] = 1.0
     """px of the full frame: Gaussian taken over the signal before it is cut, so that single noisy pixels vanish."""
-    low: float = 4.0
+    low: Annotated[float, Range(0.5, 100)] = 4.0
     """Standard deviations of the noise above which a pixel belongs to a thing."""
-    high: float = 8.0
+    high: Annotated[float, Range(0.5, 100)] = 8.0
     """Standard deviations of the noise that a thing must reach somewhere."""
-    bridge: float = 6.0
+    bridge: Annotated[float, Range(0, 200)] = 6.0
     """px of the full frame across which fragments are one thing: about a worm's width."""
-    candidates: int = 6
+    candidates: Annotated[int, Range(1, 20)] = 6
     """Things kept in each view: among dirt the worm is seldom below third."""
-    places: int = 12
+    places: Annotated[int, Range(1, 1000)] = 12
     """Joint readings of the views kept in each frame."""
-    tolerance: float = 8.0
+    tolerance: Size = 8.0
     """px by which a view's centre may well miss the common point: calibrations are off by up to 15 px."""
-    mass_spread: float = 0.35
+    mass_spread: Size = 0.35
     """Spread of the logarithm of the worm's mass: dirt touches it, focus takes some of it away."""
-    absent: float = -10.0
+    absent: LogLikelihood = -10.0
     """Log-likelihood of a view without the worm: worse than a mass wrong by a factor of four."""
-    stranger: float = -16.0
+    stranger: LogLikelihood = -16.0
     """Least log-likelihood of a view by its thing's mass: with another view absent, worse than a frame without worm."""
-    lost: float = -22.0
+    lost: LogLikelihood = -22.0
     """Log-likelihood of a frame without the worm: below one view absent and the others off by a factor of two each."""
-    step: float = 0.08
+    step: Annotated[float, Range(1e-4, 100)] = 0.08
     """Body lengths that the worm's centre may well move between frames: swimming at 25 Hz it moves 0.02."""
-    jump: float = -30.0
+    jump: LogLikelihood = -30.0
     """Log-likelihood of an arbitrary jump, so that one wrong frame cannot hold the track for ever."""
-    lag: int = 60
+    lag: Annotated[int, Range(1, 10_000)] = 60
     """Frames by which the decision on a place follows, fewer where whole frames are large."""
-    memory: float = 400.0
+    memory: Annotated[float, Range(1, 1e6)] = 400.0
     """MB of frames that may wait for that decision."""
-    margin: float = 0.12
+    margin: Annotated[float, Range(0, 5)] = 0.12
     """Of the worm's largest extent, added on every side of the automatic crop: it must never touch the border."""
-    grow: float = 0.14
+    grow: Annotated[float, Range(0, 5)] = 0.14
     """Of the worm's reach, by which its mask is grown before the background is taken beside it: halo and faint tips."""
-    fill: float = 16.0
+    fill: Annotated[float, Range(1, 1000)] = 16.0
     """px over which the light beside the worm is averaged where the background was never seen without it."""
 
 
@@ -69,18 +95,18 @@ class LocatingSettings:
 class CurveSettings:
     """The curve, and what no parameter may leave."""
 
-    vertices: int = 128
+    vertices: Annotated[int, Range(8, 2048)] = 128
     """N."""
-    nodes: int = 40
+    nodes: Annotated[int, Range(5, 512)] = 40
     """B-spline nodes of the curvature in the second-order fitter: 40 follow any coil under k_max to 0.01 px, and a
     step costs a fifth of one with all 128."""
-    circles: float = 3.0
+    circles: Annotated[float, Range(0.1, 20)] = 3.0
     """k_max: the tightest constant curvature, in full circles over the body."""
-    length: tuple[float, float] = (0.3, 3.0)
+    length: Annotated[tuple[float, float], Range(0.01, 100)] = (0.3, 3.0)
     """mm. Wide on purpose: the length is learned from the recording."""
-    sigma: tuple[float, float] = (0.8, 25.0)
+    sigma: Annotated[tuple[float, float], Range(0.1, 500)] = (0.8, 25.0)
     """px."""
-    iota: tuple[float, float] = (0.02, 3.0)
+    iota: Annotated[tuple[float, float], Range(1e-4, 100)] = (0.02, 3.0)
     """Of the recording's brightest body."""
     rho: tuple[float, float] = (0.6, 6.0)
     defocus: float = 20.0
@@ -108,19 +134,19 @@ class PixelSettings:
 class SecondOrderSettings:
     """The Levenberg-Marquardt fitter."""
 
-    iterations: int = 15
+    iterations: Count = 15
     """At most, for a tracked frame; 3 to 5 are usual."""
-    first_iterations: int = 60
+    first_iterations: Count = 60
     """At most, for a first frame."""
-    settled: float = 0.03
+    settled: Weight = 0.03
     """px: a frame has converged once a step moves its vertices by less (root mean square)."""
-    pixels: float = 0.1
+    pixels: Weight = 0.1
     """Weight of the pixels against all other terms."""
-    smoothness: float = 50.0
+    smoothness: Weight = 50.0
     """Of squared change of angle per segment between neighbours."""
-    size: float = 1.0
+    size: Weight = 1.0
     """Of squared angle per segment."""
-    keep_shift: float = 1e-2
+    keep_shift: Weight = 1e-2
     """Of squared px of change of the relative shifts since the frame before."""
     keep_look: float = 0.3
     """Of squared change of log sigma, log iota, log rho since the frame before."""
@@ -136,45 +162,45 @@ class AdamSettings:
     """The paper's optimiser: steps of each kind of parameter, when to stop. The hierarchy is the paper's: the curve
     learns fastest, then the look, then the cameras."""
 
-    steps: int = 200
-    position: float = 2e-3
+    steps: Count = 200
+    position: Weight = 2e-3
     """mm a step."""
-    frame: float = 1e-2
-    curvature: float = 0.127
+    frame: Weight = 1e-2
+    curvature: Weight = 0.127
     """Per body length: 1e-3 rad per segment."""
-    length: float = 2e-3
+    length: Weight = 2e-3
     """mm."""
-    shift: float = 2e-2
+    shift: Weight = 2e-2
     """px: the cameras' parameters by their effect in the image."""
-    sigma: float = 2e-2
+    sigma: Weight = 2e-2
     """px."""
-    iota: float = 2e-3
+    iota: Weight = 2e-3
     """Of the brightest body."""
-    rho: float = 2e-3
-    decay: float = 0.8
+    rho: Weight = 2e-3
+    decay: Annotated[float, Range(0.01, 1)] = 0.8
     """Of all rates, after `patience` steps without improvement."""
-    patience: int = 5
-    smallest: float = 1e-3
+    patience: Whole = 5
+    smallest: Share = 1e-3
     """Share of its rate under which no parameter falls."""
-    settled: float = 2e-3
+    settled: Weight = 2e-3
     """Share of the loss: a frame has converged once `window` steps gain less than that on the `window` before. The
     original waits for two slow averages to meet and idles through two thirds of its steps."""
-    window: int = 12
-    spread: float = 0.125
+    window: Count = 12
+    spread: Share = 0.125
     """Standard deviation of the start vertex n_0 about the middle, as a share of N."""
-    theta: float = 0.1
+    theta: Share = 0.1
     """Theta, the mask's threshold; 0 masks nothing."""
-    outside: float = 0.2
+    outside: Share = 0.2
     """Mask elsewhere."""
-    shift_every: int = 4
+    shift_every: Whole = 4
     """alpha: steps between centre-shifts; 0 never shifts."""
-    shift_sensitivity: float = 0.05
+    shift_sensitivity: Share = 0.05
     """beta, as a share of N."""
-    shift_largest: int = 2
+    shift_largest: Whole = 2
     """gamma, vertices."""
-    sigma_min: float = 1.5
+    sigma_min: Weight = 1.5
     """px, the paper's taper."""
-    iota_min: float = 0.15
+    iota_min: Weight = 0.15
     """Of the brightest body, the paper's taper."""
 
 
@@ -182,12 +208,12 @@ class AdamSettings:
 class LossWeights:
     """omega of every term for Adam (the weights that the paper lists with its losses), in the units of `losses`."""
 
-    pixels: float = 0.1
-    scores: float = 0.01
-    smoothness: float = 50.0
-    temporal: float = 0.0
-    intersections: float = 0.1
-    size: float = 1.0
+    pixels: Weight = 0.1
+    scores: Weight = 0.01
+    smoothness: Weight = 50.0
+    temporal: Weight = 0.0
+    intersections: Weight = 0.1
+    size: Weight = 1.0
     """Of sum(|K|^2): without it a curve that meets nothing curls up."""
 
 
@@ -233,30 +259,30 @@ class BodySettings:
     head_share: float = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""
-    head_share_spread: float = 0.25
+    head_share_spread: Size = 0.25
     """Standard deviation of the logarithm, here and below."""
-    head_bluntness: float = 0.55
-    head_bluntness_spread: float = 0.3
-    tail_share: float = 0.28
-    tail_share_spread: float = 0.3
-    tail_bluntness: float = 0.85
-    tail_bluntness_spread: float = 0.35
-    opacity: float = 1.0
-    opacity_spread: float = 0.2
-    depth: float = 0.5
+    head_bluntness: Size = 0.55
+    head_bluntness_spread: Size = 0.3
+    tail_share: Share = 0.28
+    tail_share_spread: Size = 0.3
+    tail_bluntness: Size = 0.85
+    tail_bluntness_spread: Size = 0.35
+    opacity: Size = 1.0
+    opacity_spread: Size = 0.2
+    depth: Size = 0.5
     """Absorption saturates: twice the way through the body is not twice as dark."""
-    depth_spread: float = 0.3
-    sharp: float = 0.019
+    depth_spread: Size = 0.3
+    sharp: Size = 0.019
     """sigma of the body's middle in perfect focus, as a share of the length: a worm is 15 times as long as thick."""
-    sharp_spread: float = 0.2
-    tissue_spread: float = 0.3
+    sharp_spread: Size = 0.2
+    tissue_spread: Size = 0.3
     """Of the tissue's opacity along the body."""
-    tip_spread: float = 0.15
+    tip_spread: Size = 0.15
     """Of the tissue at the very tips, where it could not be told from the taper."""
-    turn_spread: float = 0.08
+    turn_spread: Size = 0.08
     """rad, by which a camera may be turned against its calibration. 10 px of error can be 3 degrees; with a right
     calibration a tighter prior gains nothing, because the images themselves tell turns to a tenth of a degree."""
-    magnification_spread: float = 0.03
+    magnification_spread: Size = 0.03
     """Standard deviation of the logarithm of a camera's magnification against its calibration."""
 
 
@@ -294,13 +320,13 @@ class JudgingSettings:
 class RefineSettings:
     """Adjusting the cameras to frames of a whole recording (`refine-cameras`)."""
 
-    frames: int = 40
+    frames: Count = 40
     """Chosen so that they fill the volume: their cost grows in proportion, what they tell hardly beyond this."""
-    rounds: int = 3
+    rounds: Count = 3
     """Of adjusting all together; between them the frames' common shift becomes the cameras' own."""
-    iterations: int = 15
+    iterations: Count = 15
     """At most, in each round."""
-    keep_shift: float = 0.3
+    keep_shift: Weight = 0.3
     """Of squared px by which a frame's views lie beside where the cameras say: shaking is about a pixel."""
 
 
@@ -321,35 +347,11 @@ class Settings:
     refine: RefineSettings = field(default_factory=RefineSettings)
 
 
-def validated(record: type[Record], data: dict[str, Any], source: str) -> Record:
-    """`data` as a `record` (a dataclass), every key and type checked; the first fault in one sentence."""
-    import pydantic  # at the rim only: the core runs where pydantic is not installed
-
-    try:
-        return pydantic.TypeAdapter(_strict(record)).validate_python(data)
-    except pydantic.ValidationError as fault:
-        # A misspelt key first: what it should have been is then missing too.
-        faults = sorted(fault.errors(), key=lambda each: each["type"] not in _UNKNOWN)
-        raise InputError(f"{source}: {_sentence(record, faults[0])}") from None
-
-
 def load_settings(path: Path | None) -> Settings:
     """The settings in a TOML file; the defaults without one."""
     if path is None:
         return Settings()
     return validated(Settings, read_toml(path), str(path))
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file's content; what is wrong with the file is said in one sentence."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; check the path") from None
-    except (OSError, UnicodeDecodeError) as fault:
-        raise InputError(f"{path}: cannot be read as text ({fault}); is it the right file?") from None
-    except tomllib.TOMLDecodeError as fault:
-        raise InputError(f"{path}: is not valid TOML ({fault}); mend that line") from None
 
 
 def dump_settings(settings: Settings) -> str:
@@ -368,41 +370,3 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
     return json.dumps(value)  # TOML and JSON write booleans, numbers and strings alike
-
-
-def _strict(record: type) -> type:
-    """The record as pydantic should read it: unknown keys are errors, all the way down."""
-    for item in dataclasses.fields(record):
-        kind = _section(record, item.name)
-        if kind is not None:
-            _strict(kind)
-    record.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]
-    return record
-
-
-def _section(record: type, name: str) -> type | None:
-    """The dataclass that field `name` holds, alone or as items of a tuple, if any."""
-    import typing
-
-    hint = typing.get_type_hints(record).get(name)
-    for candidate in (hint, *typing.get_args(hint)):
-        if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
-            return candidate
-    return None
-
-
-def _sentence(record: type, fault: Any) -> str:
-    """One sentence out of one of pydantic's error entries."""
-    place = [part for part in fault["loc"] if not (isinstance(part, str) and part.startswith("function-"))]
-    owner: Any = record
-    for part in place[:-1]:
-        if isinstance(part, str) and isinstance(owner, type):
-            owner = _section(owner, part) or owner
-    name = ".".join(str(part) for part in place) or "the file"
-    if fault["type"] in _UNKNOWN:
-        known = ", ".join(item.name for item in dataclasses.fields(owner))
-        return f"unknown key '{name}'; the known keys there are {known}"
-    if fault["type"] in ("missing", "missing_argument"):
-        return f"the key '{name}' is missing; add it"
-    message = fault["msg"].removeprefix("Value error, ")
-    return f"'{name}' is {fault['input']!r}, but {message[:1].lower() + message[1:]}; correct it"

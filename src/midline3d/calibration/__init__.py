@@ -2,10 +2,12 @@
 
 from midline3d.calibration.files import check_target, load_calibration, save_calibration
 from midline3d.calibration.records import Calibration, Camera, make_calibration, make_camera
+from midline3d.calibration.sanity import check_rig
 
 __all__ = [
     "Calibration",
     "Camera",
+    "check_rig",
     "check_target",
     "load_calibration",
     "make_calibration",

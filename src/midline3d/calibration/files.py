@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from midline3d.calibration.opencv import OPENCV_SUFFIXES, from_folder, from_opencv, write_opencv
 from midline3d.calibration.records import Calibration, Camera, make_calibration, make_camera
 from midline3d.errors import InputError
-from midline3d.settings import read_toml, validated
+from midline3d.reading import read_text, read_toml, shortened, validated
 
 
 def load_calibration(path: Path) -> Calibration:
@@ -71,12 +71,11 @@ class _JsonCalibration:
 
 
 def _from_json(path: Path) -> Calibration:
+    text = read_text(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as fault:
-        raise InputError(f"{path}: cannot be read as text ({fault}); is it the right file?") from None
+        data = json.loads(text)
     except (ValueError, RecursionError) as fault:
-        raise InputError(f"{path}: is not valid JSON ({fault}); mend it") from None
+        raise InputError(f"{path}: is not valid JSON ({shortened(fault)}); mend it") from None
     content = validated(_JsonCalibration, data, str(path))
     cameras = [make_camera(str(path), **{**vars(camera)}) for camera in content.cameras]
     return make_calibration(cameras, content.units, str(path))

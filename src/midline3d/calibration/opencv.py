@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from midline3d.calibration.records import Calibration, Camera, make_calibration, make_camera, numbers
 from midline3d.errors import InputError
+from midline3d.reading import read_text, shortened
 
 OPENCV_SUFFIXES = (".xml", ".yml", ".yaml")
 
@@ -19,10 +21,36 @@ _TRANSLATION = ("translation", "T", "t", "tvec", "translation_vector")
 _POSE = ("camera_pose", "pose", "extrinsic", "extrinsics", "extrinsic_matrix")
 
 
+DEEPEST = 24
+"""Levels of nesting that a file may have: matrices lie three deep, and OpenCV's parser ends the process some way on."""
+
+
+def nesting(text: str) -> int:
+    """How deep a text in XML, YAML or JSON is nested, at least: by tags, by brackets, and by indents and dashes."""
+    tags = np.cumsum([-1 if tag.startswith("</") else 1 for tag in re.findall(r"</?[A-Za-z_](?:[^<>]*[^<>/])?>", text)])
+    brackets = np.cumsum([1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", text)])
+    deepest, levels = 0, [-1]
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith(("%", "#")):
+            continue
+        lead = re.match(r"(?:[ \t]*-(?=[ \t-]|$))*[ \t]*", line)
+        indent = len(lead.group()) if lead else 0
+        while levels[-1] >= indent:
+            levels.pop()
+        levels.append(indent)
+        deepest = max(deepest, len(levels), lead.group().count("-") if lead else 0)
+    return max(deepest, *(int(course.max()) if course.size else 0 for course in (tags, brackets)))
+
+
 def read_opencv(path: Path) -> dict[str, Any]:
     """The matrices, numbers and words at the top of an OpenCV file."""
     import cv2
 
+    depth = nesting(read_text(path))
+    if depth > DEEPEST:
+        raise InputError(
+            f"{path}: is nested {depth} levels deep, but a file of OpenCV's {DEEPEST} at most; is it the right file?"
+        )
     content: dict[str, Any] = {}
     try:
         storage = cv2.FileStorage(str(path), cv2.FILE_STORAGE_READ)
@@ -38,7 +66,7 @@ def read_opencv(path: Path) -> dict[str, Any]:
         storage.release()
     except (cv2.error, SystemError, UnicodeDecodeError) as fault:
         reason = str(fault).strip().splitlines()[0] if str(fault).strip() else "OpenCV does not read it"
-        raise InputError(f"{path}: is not a file of OpenCV's ({reason}); is it the right file?") from None
+        raise InputError(f"{path}: is not a file of OpenCV's ({shortened(reason)}); is it the right file?") from None
     return {key: value for key, value in content.items() if value is not None}
 
 

@@ -17,6 +17,10 @@ Array = NDArray[np.float64]
 
 MILLIMETRES = {"mm": 1.0, "um": 1e-3, "µm": 1e-3, "μm": 1e-3, "micron": 1e-3, "cm": 10.0, "m": 1e3, "in": 25.4}
 """What one of each unit is in mm."""
+FARTHEST = 1e6
+"""mm, and px: no camera stands a kilometre away, and no principal point lies a million px beside the image."""
+STRONGEST = 1e9
+"""Distortions beyond this are no lens; a long lens, whose image is a thousandth of its focal length, may have 1e6."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +94,8 @@ def make_calibration(cameras: list[Camera], units: str, source: str) -> Calibrat
         raise InputError(f"{source}: the unit '{units}' is not known; use one of {', '.join(MILLIMETRES)}")
     factor = MILLIMETRES[units]
     scaled = tuple(dataclasses.replace(camera, translation=camera.translation * factor) for camera in cameras)
+    for camera in scaled:
+        _bounded(camera.translation, FARTHEST, "translation in mm", f"{source}: camera '{camera.name}'")
     poses = [np.hstack([camera.rotation, camera.translation[:, None]]) for camera in scaled]
     if all(np.allclose(poses[0], pose, rtol=1e-9, atol=1e-9) for pose in poses[1:]):
         raise InputError(
@@ -115,7 +121,7 @@ def make_camera(
         matrix=_intrinsic(numbers(matrix, (3, 3), "matrix", label), label),
         distortions=_distortions(distortions, label),
         rotation=_rotation(rotation, label),
-        translation=numbers(translation, (3,), "translation", label),
+        translation=_bounded(numbers(translation, (3,), "translation", label), FARTHEST * 1e3, "translation", label),
     )
 
 
@@ -136,6 +142,16 @@ def numbers(values: ArrayLike, shape: tuple[int, ...] | None, what: str, label: 
     return array
 
 
+def _bounded(values: Array, limit: float, what: str, label: str) -> Array:
+    """The values, unless one is beyond what any camera can have."""
+    if values.size and not np.abs(values).max() <= limit:
+        worst = values.flat[int(np.abs(values).argmax())]
+        raise InputError(
+            f"{label}: the {what} contains {worst:g}, beyond {limit:g}; is it in the right unit, and whole?"
+        )
+    return values
+
+
 def _size(size: ArrayLike | None, label: str) -> tuple[int, int] | None:
     if size is None:
         return None
@@ -148,10 +164,12 @@ def _size(size: ArrayLike | None, label: str) -> tuple[int, int] | None:
 def _intrinsic(matrix: Array, label: str) -> Array:
     if not np.allclose(matrix[2], (0, 0, 1)) or matrix[1, 0] != 0:
         raise InputError(f"{label}: the matrix is not [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]; is it transposed?")
-    if not (1e-6 < matrix[0, 0] < 1e12 and 1e-6 < matrix[1, 1] < 1e12):
+    if not (1 <= matrix[0, 0] < 1e9 and 1 <= matrix[1, 1] < 1e9):
         raise InputError(
-            f"{label}: the matrix is singular (focal lengths {matrix[0, 0]:g} and {matrix[1, 1]:g} px); calibrate again"
+            f"{label}: the matrix is singular (focal lengths {matrix[0, 0]:g} and {matrix[1, 1]:g} px, 1 to 1e9 are "
+            "possible); calibrate again"
         )
+    _bounded(matrix[:2, 2], FARTHEST, "matrix", label)
     if abs(matrix[0, 1]) > 1e-6 * matrix[0, 0]:
         raise InputError(f"{label}: the matrix has a skew of {matrix[0, 1]:g} px; calibrate with the skew fixed at 0")
     return matrix
@@ -167,6 +185,7 @@ def _distortions(values: ArrayLike, label: str) -> Array:
             f"{label}: distortion number 6 or later is {given[5:][given[5:] != 0][0]:g}, but only k1, k2, p1, p2, k3 "
             "are modelled; calibrate without the rational, thin-prism and tilted models"
         )
+    _bounded(given, STRONGEST, "list of distortions", label)
     distortions = np.zeros(5)
     distortions[: min(given.size, 5)] = given[:5]
     return distortions
@@ -176,9 +195,9 @@ def _rotation(values: ArrayLike, label: str) -> Array:
     """A rotation matrix from a matrix or from Rodrigues' vector, made exactly orthonormal."""
     given = numbers(values, None, "rotation", label)
     if given.size == 3:
-        return _rodrigues(given)
+        return _rodrigues(_bounded(given, 1e3, "rotation (rad)", label))
     matrix = numbers(given, (3, 3), "rotation", label)
-    left, spread, right = np.linalg.svd(matrix)
+    left, spread, right = np.linalg.svd(_bounded(matrix, 1e3, "rotation", label))
     if np.abs(spread - 1).max() > 1e-2:
         raise InputError(
             f"{label}: the rotation is not a rotation matrix (its singular values are "

@@ -22,6 +22,8 @@ from midline3d.recording.sources import Picture, grey
 Field = NDArray[Any]
 """(height, width) float32."""
 Mask = NDArray[np.bool_]
+RELIT = 0.25
+"""Of the picture's shorter side: the width over which a change of the light is smooth, and no animal is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +48,40 @@ class Background:
 
 def read_background(path: Path, size: tuple[int, int]) -> Field:
     """A camera's own background picture."""
-    picture = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
+    try:
+        content = np.fromfile(path, np.uint8)
+        picture = cv2.imdecode(content, cv2.IMREAD_UNCHANGED) if content.size else None
+    except (OSError, cv2.error):
+        picture = None
     if picture is None:
         raise InputError(f"{path}: the background cannot be read as a picture; is it whole?")
+    if picture.dtype.kind != "u":
+        raise InputError(f"{path}: the background holds {picture.dtype}; save it in 8 or 16 bit, as the images are")
     field = grey(picture).astype(np.float32)
     if field.shape[::-1] != size:
         raise InputError(
             f"{path}: the background is {field.shape[1]} x {field.shape[0]} px, but the camera's images are "
             f"{size[0]} x {size[1]}; take it with the same camera settings"
         )
+    if not field.any():
+        raise InputError(f"{path}: the background is black all over; take it with the light on, or leave it out")
     return field
+
+
+def relit(own: Field, shown: Field, factor: int, additive: bool) -> Field:
+    """A lab's own background picture in the light of the recording: exposure, gain and lamp may have been others.
+
+    shown: the recording's own median picture, shrunken by `factor`. Only what is smooth is taken from it, so that what
+    stands still, a worm too, is told by the lab's picture alone. additive: for dark fields, with no light to divide by.
+    """
+    small = shrink(own, factor)
+    change = shown - small if additive else shown / np.maximum(small, np.float32(1.0))
+    middle, spread = float(np.median(change)), 64.0 if additive else 0.5 * float(np.median(change))
+    # Between the least and the largest that light does: dirt that has moved must not take the field's 255 steps.
+    least = middle - spread
+    smooth = light_field(np.clip(change - least, 0, 2 * spread).astype(np.float32), RELIT) + np.float32(least)
+    wide = cv2.resize(smooth, own.shape[::-1], interpolation=cv2.INTER_LINEAR)
+    return (own + wide if additive else own * wide).astype(np.float32)
 
 
 def masked_median(stack: NDArray, covered: NDArray[np.bool_] | None = None) -> tuple[Field, NDArray[np.int32]]:

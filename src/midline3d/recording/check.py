@@ -6,7 +6,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,12 @@ from midline3d.errors import InputError
 from midline3d.recording.crops import cut, origins
 from midline3d.recording.description import Recording, load_recording
 from midline3d.recording.findings import Finding, Limits, timing_findings, worm_findings
-from midline3d.recording.locating import ABSENT, Decider, Found, Places
+from midline3d.recording.locating import ABSENT, Decider, Found, Places, another
+from midline3d.recording.order import best_order
 from midline3d.recording.passing import Looker, Progress, Sight, crop_behind, reach_of, sharpness, window_for
 from midline3d.recording.signal import signal
 from midline3d.recording.sources import Picture, synchronised
-from midline3d.recording.survey import survey
+from midline3d.recording.survey import heaviest, survey
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -91,9 +91,11 @@ def check(
     limits: Limits | None = None,
     pace: Pace | None = None,
     progress: Progress | None = None,
+    shortest: bool = False,
 ) -> Report:
     """Look at a recording as `prepare` would, but only here and there, and say what is wrong with it.
 
+    shortest: that longer cameras lose their tails is wanted.
     pace: how long the reconstruction of a frame takes on this machine, for the estimate of the time.
     """
     settings, limits = settings or LocatingSettings(), limits or Limits()
@@ -105,7 +107,7 @@ def check(
         "limits": asdict(limits),
         "cameras": [_camera_facts(recording, index) for index in range(len(recording.views))],
     }
-    findings = list(timing_findings(recording, limits))
+    findings = list(timing_findings(recording, limits, shortest))
     if recording.centre == "fixed":
         findings.append(Finding("warning", "the images are worm-centred crops already, so nothing was sought in them"))
         return Report(facts | _needs(recording, recording.crop, None, None), tuple(findings), recording)
@@ -169,11 +171,9 @@ def _seen(recording: Recording, looker: Looker, sight: Sight, places: Places, pl
         behind = crop_behind(looker.look.backgrounds[view], sight.frame, corner[view], window, sight.shake[view])
         crop: Picture = cut(picture, corner[view], window)
         focus.append(sharpness(signal(crop, behind, looker.look.tones[view], sight.light[view])))
-    apart = ((places.choice != place.choice) & (places.choice != ABSENT)).all(1)
-    second = bool((places.score[apart] > -8).any())
     # The whole frames are no longer needed, only what was seen in them.
     light_sight = Sight(sight.frame, [], sight.light, sight.shake, sight.seen)
-    return Seen(light_sight, place, pixels, np.array(focus), second)
+    return Seen(light_sight, place, pixels, np.array(focus), another(places, place))
 
 
 def _camera_facts(recording: Recording, index: int) -> dict[str, Any]:
@@ -210,11 +210,15 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
     for view, entry in enumerate(cameras):
         entry |= {"lag": round(float(lag[view]), 2), "lag_error": round(float(error[view]), 2)}
     lost = [one.sight.frame for one in seen if not one.place.found]
+    order = best_order(
+        looker.cameras, np.array([heaviest(one.sight.seen) for one in seen]).reshape(-1, len(cameras), 2)
+    )
     return {
         "looked_at": len(seen),
         "looked_at_frames": [one.sight.frame for one in seen],
         "worm": {
             "side": looker.look.tones[0].side,
+            "aside": looker.look.aside,
             "found": len(found) / max(1, len(seen)),
             "lost_first": lost[0] if lost else None,
             "window": window_for(recording, looker.look.extent, looker.settings),
@@ -223,30 +227,12 @@ def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen], came
             "residual_median": float(np.median(residual)) if residual.size else None,
             "residual_high": float(np.quantile(residual, 0.95)) if residual.size else None,
             "residual_course": [_rounded(one.place.residual) for one in seen],
-            "order": best_order(looker.cameras, seen),
+            "length_mm": 2 * looker.look.extent / looker.scale(),
+            "order": None if order is None else asdict(order),
             "second": sum(one.second for one in found) / max(1, len(found)),
             "reach_max": max((reach_of(looker.cameras, one.sight.seen, one.place) for one in found), default=None),
         },
     }
-
-
-def best_order(cameras: rig.Cameras, seen: Sequence[Seen]) -> dict[str, Any] | None:
-    """The order of the pictures in which the heaviest things of all views move most like one point, and the given one.
-
-    What the views miss each other by throughout is the calibration's error, and left out. None where some view shows
-    nothing in nearly every frame.
-    """
-    heaviest = [[view.centre[0] for view in one.sight.seen] for one in seen if all(map(len, one.sight.seen))]
-    if len(heaviest) < 5:
-        return None
-    pixels = torch.from_numpy(np.array(heaviest))
-    missed = {}
-    for order in permutations(range(cameras.count)):
-        given = pixels[:, list(order)]
-        gap = rig.project(cameras, rig.triangulate(cameras, given)[:, None])[:, :, 0] - given
-        missed[order] = float((gap - gap.median(0).values).square().sum(-1).mean(-1).sqrt().median())
-    best = min(missed, key=lambda order: missed[order])
-    return {"best": list(best), "best_px": missed[best], "given_px": missed[tuple(range(cameras.count))]}
 
 
 def _rounded(value: float) -> float | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from midline3d.calibration import Calibration, load_calibration
+from midline3d.calibration import Calibration, check_rig, load_calibration
 from midline3d.errors import InputError
-from midline3d.recording.sources import Source, open_source
-from midline3d.settings import read_toml, validated
+from midline3d.reading import read_toml, shortened, validated
+from midline3d.recording.sources import Source, exists, open_source
 
 Polarity = Literal["dark", "bright", "auto"]
 
@@ -78,8 +77,8 @@ class Recording:
 def load_description(path: Path) -> tuple[Path, Description]:
     """The recording's folder and what its recording.toml says, every value checked."""
     path = Path(path)
-    file = path / "recording.toml" if path.is_dir() else path
-    if not file.exists():
+    file = path / "recording.toml" if exists(path) and path.is_dir() else path
+    if not exists(file):
         raise InputError(f"{file}: there is no such file; a recording is a folder with a recording.toml in it")
     description = validated(Description, read_toml(file), str(file))
     names = [camera.name for camera in description.cameras]
@@ -88,13 +87,15 @@ def load_description(path: Path) -> tuple[Path, Description]:
     for camera in description.cameras:
         if names.count(camera.name) > 1:
             raise InputError(f"{file}: two cameras are named '{camera.name}'; give each its own name")
+        if not camera.name or len(camera.name) > 100:
+            raise InputError(f"{file}: a camera's name is '{shortened(camera.name, 40)}'; give it 1 to 100 letters")
         if camera.offset < 0:
             raise InputError(
                 f"{file}: the offset of '{camera.name}' is {camera.offset}, but counts frames to skip; "
                 "give the other cameras a positive offset instead"
             )
-    if description.fps is not None and not (math.isfinite(description.fps) and description.fps > 0):
-        raise InputError(f"{file}: fps is {description.fps}; give the frames a second, above 0")
+    if description.fps is not None and not 1e-4 <= description.fps <= 1e6:
+        raise InputError(f"{file}: fps is {description.fps}; give the frames a second, 0.0001 to 1000000")
     if description.crop != "auto" and not 16 <= description.crop <= 8192:
         raise InputError(f'{file}: crop is {description.crop} px; give 16 to 8192, or "auto"')
     return file.parent, description
@@ -107,11 +108,12 @@ def load_recording(path: Path, shortest: bool = False) -> Recording:
     calibration = load_calibration(_inside(folder, description.calibration)).cameras_for(names)
     views = tuple(_open_view(folder, camera) for camera in description.cameras)
     _check_sizes(views, calibration)
+    check_rig(calibration, [view.source.size for view in views], str(folder / description.calibration))
     rates = [view.source.rate for view in views if view.source.rate]
     return Recording(
         path=folder,
         name=description.name or folder.resolve().name,
-        fps=description.fps or (rates[0] if rates else 1.0),
+        fps=description.fps or _rate(rates, folder),
         calibration=calibration,
         views=views,
         count=_common_count(views, shortest),
@@ -122,10 +124,22 @@ def load_recording(path: Path, shortest: bool = False) -> Recording:
     )
 
 
+def _rate(rates: list[float], folder: Path) -> float:
+    """Frames a second by the videos' time stamps; pictures have none, and times of the result must not be guessed."""
+    if not rates:
+        raise InputError(
+            f"{folder / 'recording.toml'}: says no fps, and the sources have no time stamps; add the line fps = 25.0, "
+            "or whatever the cameras' frames a second are"
+        )
+    return rates[0]
+
+
 def _inside(folder: Path, name: str) -> Path:
     """A path as the file gives it: absolute, or from the recording's folder."""
     if not name or "\0" in name:
         raise InputError(f"{folder}: {name!r} is not the name of a file; correct recording.toml")
+    if max(map(len, Path(name).parts)) > 255:
+        raise InputError(f"{folder}: '{shortened(name, 40)}' has {len(name)} letters, too many for the name of a file")
     return folder / name
 
 

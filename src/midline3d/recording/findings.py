@@ -7,6 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from midline3d.recording.description import Recording
+from midline3d.recording.order import Order
+
+LENGTHS = (0.05, 10.0)
+"""mm: no nematode that is filmed like this is smaller or larger."""
+GHOSTLY = (
+    "the background pictures show the worm itself, so they are left aside and backgrounds made of the recording: "
+    "take them without the worm, or leave them out of recording.toml"
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +29,8 @@ class Limits:
     """px: largest median reprojection error of its centre; refinement of the cameras takes up what is below."""
     mixed: float = 2.0
     """px by which the views may drift apart as the worm moves, if in another order they drift far less."""
+    mixed_share: float = 0.4
+    """Far less: this share."""
     contrast: float = 8.0
     """Least peak of the worm over the noise."""
     missing: float = 0.01
@@ -45,14 +55,15 @@ class Finding:
     text: str
 
 
-def timing_findings(recording: Recording, limits: Limits) -> Iterator[Finding]:
-    """What counts, rates and time stamps say."""
+def timing_findings(recording: Recording, limits: Limits, shortest: bool = False) -> Iterator[Finding]:
+    """What counts, rates and time stamps say; shortest: that longer cameras lose their tails is wanted."""
     least, most = min(recording.views, key=_count), max(recording.views, key=_count)
     if most.count != least.count:
-        yield _error(
-            f"{most.name} has {most.count - least.count} frames more than {least.name} ({most.count}, {least.count}): "
-            "set cameras.offset, or --shortest to drop the tail"
-        )
+        more = f"{most.name} has {most.count - least.count} frames more than {least.name} ({most.count}, {least.count})"
+        if shortest:
+            yield _warning(f"{more}: all beyond {recording.count} frames is left out")
+        else:
+            yield _error(f"{more}: set cameras.offset, or --shortest to drop the tail")
     rates = sorted((view.source.rate, view.name) for view in recording.views if view.source.rate)
     if rates and rates[-1][0] > (1 + limits.rate) * rates[0][0]:
         yield _error(
@@ -85,6 +96,11 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             f"the worm is found in {worm['found']:.1%} of the frames looked at (limit {limits.found:.0%}), first not "
             f"in frame {worm['lost_first']}"
         )
+    if worm["aside"]:
+        yield _warning(GHOSTLY)
+    fault = size_fault(worm["length_mm"], worm["scale"])
+    if fault is not None:
+        yield _error(fault)
     yield from _order_findings(facts, limits)
     residual = worm["residual_median"] or 0.0
     if residual > limits.residual:
@@ -98,9 +114,7 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             "reconstruct takes up; midline3d refine-cameras makes a better one"
         )
     if worm["second"] > limits.second:
-        yield _warning(
-            f"a second thing looks like a worm in {worm['second']:.0%} of the frames: the wrong one may be tracked"
-        )
+        yield _warning(second_worm(worm["second"]))
     for camera in facts["cameras"]:
         yield from _view_findings(camera, limits)
     if facts["disk_needed"] > facts["disk_free"]:
@@ -112,15 +126,29 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
 
 def _order_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
     """Whether the pictures fit together far better when they change places."""
-    order, names = facts["worm"]["order"], [camera["name"] for camera in facts["cameras"]]
-    if order is None or order["given_px"] < limits.mixed or order["best_px"] > 0.4 * order["given_px"]:
-        return
-    sources = [facts["cameras"][place]["source"] for place in order["best"]]
-    proposed = ", ".join(f"{name} = {source}" for name, source in zip(names, sources, strict=True))
-    yield _error(
-        f"the cameras seem mixed up: as the worm moves the views drift {order['given_px']:.1f} px apart (limit "
-        f"{limits.mixed:g}), but {order['best_px']:.1f} px as {proposed}; correct the sources in recording.toml, or "
-        "the calibration's names"
+    if facts["worm"]["order"] is None or facts["worm"]["second"] > limits.second:
+        return  # of two worms each view may show another as the heaviest
+    order = Order(**facts["worm"]["order"])
+    if order.wrong(limits.mixed, limits.mixed_share):
+        names, sources = ([camera[key] for camera in facts["cameras"]] for key in ("name", "source"))
+        yield _error(order.remedy(names, sources))
+
+
+def second_worm(share: float) -> str:
+    """What to say of a second worm in this share of the frames."""
+    return (
+        f"a second thing looks like a worm in {share:.0%} of the frames: only one is followed, perhaps the wrong one; "
+        "film one worm, or crop the other away"
+    )
+
+
+def size_fault(length: float, scale: float) -> str | None:
+    """Why a worm that reaches over so many mm at this magnification (px/mm) cannot be one, if so."""
+    if LENGTHS[0] <= length <= LENGTHS[1]:
+        return None
+    return (
+        f"the worm would be {length:.3g} mm long at {scale:.3g} px/mm, but {LENGTHS[0]:g} to {LENGTHS[1]:g} mm are "
+        "possible: is the calibration of these cameras, and in the unit that it says?"
     )
 
 
@@ -149,9 +177,17 @@ def _view_findings(camera: dict[str, Any], limits: Limits) -> Iterator[Finding]:
     if abs(lag) > limits.lag and abs(lag) > 4 * error:
         yield _error(
             f"{name} seems {abs(lag):.1f} +- {error:.1f} frames {'late' if lag > 0 else 'early'} "
-            f"(limit {limits.lag:g}): "
-            f"set its offset to {camera['offset'] + round(lag)}, or change the others'"
+            f"(limit {limits.lag:g}): {_offset_advice(name, camera['offset'], round(lag))}"
         )
+
+
+def _offset_advice(name: str, offset: int, lag: int) -> str:
+    """What brings a camera into step; offsets skip frames, so that they only go up, and the lengths then differ."""
+    if offset + lag >= 0:
+        step = f"set the offset of {name} to {offset + lag}"
+    else:
+        step = f"add {-lag} to the offset of every other camera"
+    return f"{step} in recording.toml, and give --shortest, for the lengths then differ"
 
 
 def _count(view: Any) -> int:

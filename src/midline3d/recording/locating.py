@@ -20,6 +20,8 @@ from midline3d.settings import LocatingSettings
 Array = NDArray[np.float64]
 
 ABSENT = -1
+SECOND = -8.0
+"""Log-likelihood above which another reading of all views is a worm too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,8 @@ class Candidates:
     """(thing,) its number in `label`."""
     label: NDArray[Any]
     """(height, width) of the shrunken picture: the numbers of the things."""
+    slender: Array
+    """(thing,) length over width, roughly: 0.8 for a disc, 2 for a tight coil, 10 for a worm stretched out."""
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -101,7 +105,19 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     centre = sums / mass[best, None] * factor + (factor - 1) / 2
     left, top, width, height = stats[best, :4].T.astype(np.float64)
     box = np.stack([left, top, left + width, top + height], -1) * factor
-    return Candidates(centre, mass[best] * factor**2, box, best, labels)
+    return Candidates(centre, mass[best] * factor**2, box, best, labels, _slenderness(mask, labels, stats, best))
+
+
+def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], things: NDArray[Any]) -> Array:
+    """Area over the square of the greatest width, of some of the labelled things."""
+    depth = cv2.distanceTransform(mask, cv2.DIST_L2, 3)
+    found = []
+    for thing in things:
+        left, top, width, height = (int(value) for value in stats[thing, :4])
+        part = (slice(top, top + height), slice(left, left + width))
+        inside = (labels[part] == thing) & (mask[part] > 0)
+        found.append(inside.sum() / (2 * float(depth[part][inside].max()) - 1) ** 2)
+    return np.array(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +197,12 @@ def subset(cameras: rig.Cameras, used: NDArray[np.int64]) -> rig.Cameras:
         translation=cameras.translation[:, index],
         shift_basis=cameras.shift_basis[index],
     )
+
+
+def another(places: Places, chosen: Found) -> bool:
+    """Whether a second thing in all views looks like a worm, beside the one decided on."""
+    apart = ((places.choice != chosen.choice) & (places.choice != ABSENT)).all(1)
+    return bool(chosen.found and (places.score[apart] > SECOND).any())
 
 
 class Decider:

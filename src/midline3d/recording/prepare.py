@@ -21,7 +21,6 @@ from midline3d.files import aside, claim, demand, guarded, room, write_whole
 from midline3d.recording.crops import (
     BEGUN,
     FORMAT,
-    IMAGES,
     LOG,
     MANIFEST,
     STATUS,
@@ -34,6 +33,7 @@ from midline3d.recording.crops import (
 from midline3d.recording.description import Recording
 from midline3d.recording.identity import inputs_of
 from midline3d.recording.passing import Looker, Pass, Progress, window_for
+from midline3d.recording.preflight import judge_look
 from midline3d.recording.sources import Picture, synchronised
 from midline3d.recording.survey import survey
 from midline3d.settings import LocatingSettings
@@ -57,7 +57,7 @@ def prepare(
     frames = chosen_frames(frames, recording)
     made_of = _made_of(recording, settings, frames)
     fingerprint = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
-    ready = _fitting(folder, fingerprint, recording)
+    ready = _kept(folder, fingerprint, recording, frames)
     if ready is not None:
         return ready
     with guarded(folder):
@@ -85,10 +85,10 @@ def adopt(
     folder, source = Path(folder), Path(source)
     made_of = _made_of(recording, settings, chosen_frames(frames, recording))
     fingerprint = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
-    ready = _fitting(folder, fingerprint, recording)
+    ready = _kept(folder, fingerprint, recording, frames)
     if ready is not None:
         return ready
-    if _fitting(source, fingerprint, recording) is None:
+    if _kept(source, fingerprint, recording, frames) is None:
         raise InputError(f"{source}: {_unfit(source, made_of)}; leave --crops out, and the recording is decoded again")
     with guarded(folder, sum((source / name).stat().st_size for name in (IMAGES, LOG))):
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def adopt(
             except OSError:  # another disk, or one that knows no links
                 with aside(folder / name) as part:
                     shutil.copyfile(source / name, part)
-    adopted = _fitting(folder, fingerprint, recording)
+    adopted = _kept(folder, fingerprint, recording, frames)
     if adopted is None:
         raise InputError(f"{source}: has changed while it was read; give the same command again")
     return adopted
@@ -145,13 +145,18 @@ def chosen_frames(frames: range | None, recording: Recording) -> range:
     return frames
 
 
-def _fitting(folder: Path, fingerprint: str, recording: Recording) -> Prepared | None:
-    """What lies in the folder, if it was made of just this and is whole, as far as its length tells."""
+def _kept(folder: Path, fingerprint: str, recording: Recording, frames: range) -> Prepared | None:
+    """The crops that lie in the folder, if they are of this very preparation and whole."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return Prepared(folder, recording.calibration) if manifest["fingerprint"] == fingerprint else None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        if manifest["fingerprint"] != fingerprint:
+            return None
+        kept = Prepared(folder, recording.calibration)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, EOFError, zipfile.BadZipFile):
         return None
+    whole = len(kept) == len(kept.log.status) == len(frames) and kept.start == frames.start
+    return kept if whole and len(kept.noise) == len(recording.views) else None
+
 
 
 def _save_log(folder: Path, log: Log) -> None:
@@ -185,6 +190,7 @@ def _tracked(
     stretches = len(frames) // settings.block + 2
     claim(folder, 4 * stretches * sum(view.source.size[0] * view.source.size[1] for view in recording.views))
     look = survey(recording, cameras, settings, frames, folder)
+    judge_look(recording, cameras, look)
     looker = Looker(cameras, look, settings)
     window = begun.window or window_for(recording, look.extent, settings)
     begun = replace(begun, window=window)

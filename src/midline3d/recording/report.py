@@ -23,7 +23,7 @@ def report_text(report: Report) -> str:
         worm = facts["worm"]
         lines += [
             f"worm: {worm['side']}, found in {worm['found']:.1%} of {facts['looked_at']} frames looked at, "
-            f"crops of {worm['window']} px at {worm['scale']:.0f} px/mm",
+            f"crops of {worm['window']} px at {worm['scale']:.0f} px/mm, reaching over {worm['length_mm']:.2f} mm",
             f"views miss each other by {_number(worm['residual_median'])} px, "
             f"in 95 % of frames by less than {_number(worm['residual_high'])} px",
         ]
@@ -48,11 +48,17 @@ def _table(cameras: list[dict[str, Any]]) -> list[str]:
         "contrast": lambda camera: _number(camera.get("contrast")),
         "seen": lambda camera: _number(100 * camera["seen"] if "seen" in camera else None, 1, " %"),
         "focus": lambda camera: _number(camera.get("focus"), 3),
-        "lag": lambda camera: _number(camera.get("lag") if camera.get("lag_error", np.inf) < 1 else None),
+        "lag": _lag,
     }
     rows = [list(columns)] + [[show(camera) for show in columns.values()] for camera in cameras]
     widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def _lag(camera: dict[str, Any]) -> str:
+    """With its uncertainty, where that is small enough to say anything."""
+    error = camera.get("lag_error", np.inf)
+    return f"{camera['lag']:.1f} +- {error:.1f}" if error < 5 else "-"
 
 
 def _number(value: float | None, digits: int = 1, unit: str = "") -> str:

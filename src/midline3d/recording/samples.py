@@ -58,14 +58,35 @@ def take_samples(recording: Recording, start: int, stop: int, factor: int, setti
             "all black; check the videos"
         )
     full = [np.stack([pictures[frame] for frame in frames]) for pictures in read]
-    small, light = [], []
+    small: list[NDArray[np.float32]] = []
+    light: list[Array] = []
     for stack in full:
         shrunk = np.stack([shrink(picture, factor) for picture in stack])
         level = np.median(shrunk[:, ::4, ::4], axis=(1, 2)).astype(np.float64)
         ratio = level / max(float(np.median(level)), 1e-6) if np.median(level) > 8 else np.ones(len(level))
+        _check_turned(recording, len(small), shrunk, frames)
         small.append((shrunk / np.maximum(ratio, 0.1)[:, None, None]).astype(np.float32))
         light.append(np.maximum(ratio, 0.1))
     return Samples(frames, full, small, light)
+
+
+def _check_turned(recording: Recording, view: int, stack: NDArray[np.float32], frames: list[int]) -> None:
+    """Complains about a camera whose pictures become negatives on the way: light and dirt then stand out the other way.
+
+    Half of the samples have to be so: a lamp that is switched is another matter.
+    """
+    smooth = [cv2.GaussianBlur(picture, (0, 0), 3.0)[::4, ::4].ravel() for picture in stack]
+    first = smooth[0] - smooth[0].mean()
+    alike = [
+        float(first @ (one - one.mean()) / max(1e-6, np.linalg.norm(first) * np.std(one) * len(one) ** 0.5))
+        for one in smooth
+    ]
+    turned = np.array(alike) < -0.2
+    if turned.sum() >= max(2, 0.2 * len(turned)):
+        raise InputError(
+            f"{recording.path}: {recording.views[view].name}'s pictures are negatives from about frame "
+            f"{frames[int(turned.argmax())]} on, dark for bright; turn that part back, or reconstruct the parts apart"
+        )
 
 
 def _read(view: View, wanted: list[int]) -> dict[int, Picture]:

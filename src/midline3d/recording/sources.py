@@ -20,12 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
+from midline3d.reading import shortened
 
 Picture = NDArray[Any]
 """(height, width) grey, uint8 or uint16."""
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
+SMALLEST, LARGEST = 16, 16384
+"""px: sides of a picture in which a worm can be looked for."""
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
 
 
@@ -59,7 +62,7 @@ class Source(Protocol):
 def open_source(path: Path) -> Source:
     """The source at a path, by what lies there."""
     path = Path(path)
-    if not path.exists():
+    if not exists(path):
         raise InputError(f"{path}: there is no such source; check 'source' in the recording file")
     if path.is_dir():
         return open_pictures(path)
@@ -77,6 +80,26 @@ def open_source(path: Path) -> Source:
     return open_video(path)
 
 
+def exists(path: Path) -> bool:
+    """Whether something lies there; a name that the system does not take is told in one sentence."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as fault:
+        reason = getattr(fault, "strerror", None) or fault
+        raise InputError(f"{shortened(path)}: is no name of a file ({reason}); correct it") from None
+
+
+def checked_size(path: Path, picture: Picture) -> tuple[int, int]:
+    """Width and height of a source's pictures, if a worm can be seen in so many px."""
+    height, width = picture.shape
+    if not (min(height, width) >= SMALLEST and max(height, width) <= LARGEST):
+        raise InputError(
+            f"{path}: its pictures are {width} x {height} px, but {SMALLEST} to {LARGEST} px are possible on a side; "
+            "is it the right file?"
+        )
+    return width, height
+
+
 class IndexedSource:
     """A source whose frames can be had one by one at no extra cost."""
 
@@ -89,7 +112,7 @@ class IndexedSource:
         first = next((picture for _, picture in self.frames(0, min(count, 10)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first pictures can be read; are they whole, and are they pictures?")
-        self.size, self.depth = (first.shape[1], first.shape[0]), first.itemsize
+        self.size, self.depth = checked_size(path, first), first.itemsize
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
         yield from self.read(range(start, self.count if stop is None else min(stop, self.count)))
@@ -137,14 +160,17 @@ def open_tiff(path: Path) -> IndexedSource:
             pages, shape = len(file.pages), series.shape
             block = pages == 1 and len(shape) == 3 and shape[-1] not in (3, 4)
     except Exception as fault:
-        raise InputError(f"{path}: cannot be read as TIFF ({fault}); is it whole?") from None
+        raise InputError(f"{path}: cannot be read as TIFF ({shortened(fault)}); is it whole?") from None
 
     def load_page(index: int) -> NDArray:
         return np.asarray(tifffile.imread(path, key=index))
 
     if not block:
         return IndexedSource(path, pages, load_page)
-    stack = tifffile.memmap(path, mode="r")
+    try:
+        stack = tifffile.memmap(path, mode="r")
+    except (OSError, ValueError) as fault:
+        raise InputError(f"{path}: cannot be read as TIFF ({shortened(fault)}); is it whole?") from None
     return IndexedSource(path, shape[0], lambda index: np.asarray(stack[index]))
 
 
@@ -153,7 +179,9 @@ def open_stack(path: Path) -> IndexedSource:
     try:
         stack = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as fault:
-        raise InputError(f"{path}: cannot be read as .npy ({fault}); is it whole?") from None
+        raise InputError(f"{path}: cannot be read as .npy ({shortened(fault)}); is it whole?") from None
+    if not isinstance(stack, np.ndarray):
+        raise InputError(f"{path}: is an .npz archive, not an .npy stack; save the array alone, with numpy.save")
     if stack.ndim not in (3, 4) or stack.dtype.kind not in "uib" or 0 in stack.shape:
         raise InputError(
             f"{path}: holds {stack.dtype} of shape {stack.shape}, "
@@ -179,7 +207,11 @@ def grey(picture: NDArray) -> Picture:
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:
     """A sorting key in which numbers count as numbers."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", path.name.lower()) if part]
+    return [
+        (0, int(part)) if part.isdecimal() else (1, part)
+        for part in re.split(r"(\d{1,4000})", path.name.lower())
+        if part
+    ]
 
 
 def ahead(items: Iterator[Item], depth: int) -> Generator[Item, None, None]:

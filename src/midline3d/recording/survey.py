@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
-from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, shrink
+from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, relit, shrink
 from midline3d.recording.description import Recording
-from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, candidates, combine, noise_of
+from midline3d.recording.locating import Found, noise_of
 from midline3d.recording.samples import SampledView, Samples, Shelf, take_samples
+from midline3d.recording.sighting import decide, extent_of, ghost_of, heaviest, masks_of
 from midline3d.recording.signal import Side, Tone, brightness, signal, white
-from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
 
-OTHERS = 0.5
-"""Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the median."""
+GHOST = 0.4
+"""Of the worm's light: more than this of the other sign around it comes from a worm on the background picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +49,12 @@ class Survey:
     """The frames looked at."""
     found: tuple[Found, ...]
     """Where the worm is in each of them."""
+    heaviest: Array = field(default_factory=lambda: np.zeros((0, 2, 2)))
+    """(sample, camera, 2) px: the heaviest thing's place, NaN where there is none."""
+    second: float = 0.0
+    """Share of samples in which another thing looks like a worm."""
+    aside: bool = False
+    """Whether the user's background pictures show the worm itself, so that backgrounds were made without them."""
 
     def centre(self) -> Array:
         """(3,) mm: where the worm usually is."""
@@ -71,8 +76,11 @@ def survey(
     pictures = [Shelf(folder, view.name, len(edges) - 1, view.source.size) for view in recording.views]
     for number, (start, stop) in enumerate(pairwise(edges.tolist())):
         samples = take_samples(recording, start, stop, factor, settings)
-        tones = tones or _tones(recording, samples)
-        look = _look(recording, samples, tones, cameras, factor, settings)
+        tones = tones or _tones(recording, samples, factor)
+        given = _given(recording, samples, tones, factor)
+        look = _look(samples, tones, given, cameras, factor, settings)
+        if recording.background != "none" and any(own is not None for own in given):
+            look = _without_ghost(look, samples, tones, cameras, factor, settings)
         for shelf, background in zip(pictures, look.backgrounds, strict=True):
             shelf.put(number, background)
         looks.append(replace(look, backgrounds=[]))
@@ -95,6 +103,9 @@ def survey(
         extent=max(look.extent for look in looks),
         frames=tuple(looked),
         found=tuple(found),
+        heaviest=np.concatenate([look.heaviest for look in looks]),
+        second=float(np.mean([look.second for look in looks])),
+        aside=any(look.aside for look in looks),
     )
 
 
@@ -105,24 +116,30 @@ def _middle(values: list[Array]) -> Array:
     return np.median(table, 0)
 
 
-def _tones(recording: Recording, samples: Samples) -> tuple[Tone, ...]:
+def _tones(recording: Recording, samples: Samples, factor: int) -> tuple[Tone, ...]:
     sides: list[Side] = []
-    for stack in samples.small:
-        side: Side = recording.worm if recording.worm != "auto" else _side(stack, recording.background == "none")
+    for view, stack in zip(recording.views, samples.small, strict=True):
+        own = None
+        if recording.worm == "auto" and recording.background != "none" and view.background is not None:
+            picture = read_background(view.background, view.source.size)
+            own = shrink(relit(picture, masked_median(stack)[0], factor, additive=False), factor)
+        side: Side = recording.worm if recording.worm != "auto" else _side(stack, recording.background == "none", own)
         sides.append(side)
     # One animal in one light: the views vote.
     common: Side = max(("dark", "bright"), key=sides.count)
     return tuple(Tone(common, white(list(stack))) for stack in samples.full)
 
 
-def _side(stack: NDArray[np.float32], bare: bool) -> Side:
-    """Dark or bright, by which way the things that move stand out from the light."""
+def _side(stack: NDArray[np.float32], bare: bool, own: Field | None = None) -> Side:
+    """Dark or bright, by which way the things that move, or are not on the background picture, stand out."""
     if bare:
         return "bright" if np.median(stack) < 0.5 * stack.max() else "dark"
     middle, _ = masked_median(stack)
     light = light_field(middle, 0.2)
     away = np.stack([cv2.GaussianBlur(picture - light, (0, 0), 1.5) for picture in stack])
     change = np.abs(away - np.median(away, 0)).max(0)
+    if own is not None:
+        change = np.maximum(change, np.abs(cv2.GaussianBlur(middle - own, (0, 0), 1.5)))
     noise = noise_of(away[0])
     moving = change > max(6 * noise, 0.3 * float(change.max()))
     moved = away[:, cv2.dilate(moving.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0]
@@ -139,35 +156,42 @@ class _Look:
     peak: Array
     noise: Array
     extent: float
+    heaviest: Array
+    second: float
+    ghost: float
+    """Light of the other sign beside the worm, as a share of its own: what it leaves in a picture it was on."""
+    aside: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class _Sight:
-    """Candidates (sample, view) and the place decided on in each sample."""
-
-    fields: list[list[Field]]
-    """(view, sample)"""
-    seen: list[list[Candidates]]
-    found: list[Found]
-    mass: Array
-    """(camera,) the worm's median mass, NaN where it was never seen."""
-    peak: Array
-
-    def worm(self, sample: int, view: int) -> NDArray[np.bool_]:
-        """Where the worm is in a shrunken sample."""
-        return self.seen[sample][view].pixels(int(self.found[sample].choice[view]))
-
-
-def _look(
-    recording: Recording,
+def _without_ghost(
+    look: _Look,
     samples: Samples,
     tones: tuple[Tone, ...],
     cameras: rig.Cameras,
     factor: int,
     settings: LocatingSettings,
 ) -> _Look:
-    """Background and worm of one stretch, each found with the help of the other."""
-    given = _given(recording, samples, tones)
+    """The look, or one without the user's background pictures where the worm itself is on them.
+
+    A worm that has hardly moved since then is taken away with the scenery, all but its edges, and leaves as much light
+    of the other sign. Looked at without the pictures it is then far heavier.
+    """
+    if look.ghost < GHOST and np.mean([place.found for place in look.found]) > 0.5:
+        return look
+    other = _look(samples, tones, [None] * len(tones), cameras, factor, settings)
+    heavier = np.nan_to_num(other.mass) > 2 * np.nan_to_num(look.mass)
+    return replace(other, aside=True) if heavier.sum() * 2 > len(heavier) else look
+
+
+def _look(
+    samples: Samples,
+    tones: tuple[Tone, ...],
+    given: list[Any],
+    cameras: rig.Cameras,
+    factor: int,
+    settings: LocatingSettings,
+) -> _Look:
+    """Background and worm of one stretch, each found with the help of the other; `given`: the user's, or None."""
     views = [
         SampledView(stack, tone, factor, settings) if own is None else None
         for stack, tone, own in zip(samples.small, tones, given, strict=True)
@@ -177,32 +201,39 @@ def _look(
         view.moving() if view is not None else [signal(picture, shrink(own, factor), tone) for picture in stack]
         for view, stack, tone, own in zip(views, samples.small, tones, given, strict=True)
     ]
-    sight = _decide(fields, samples, cameras, factor, settings)
+    sight = decide(fields, samples, cameras, factor, settings)
     still = _at_rest(sight.mass, [0.0 if view is None else view.heaviest * factor**2 for view in views])
     if still.any():
-        fields = [
+        lit = [
             view.against_light() if view is not None and rests else shown
             for view, shown, rests in zip(views, fields, still.tolist(), strict=True)
         ]
-        sight = _decide(fields, samples, cameras, factor, settings)
+        rest = decide(lit, samples, cameras, factor, settings)
+        # A small worm that moves among heavy dirt is lighter too; but dirt is round.
+        if not (still.all() and sight.wormlike(rest)):
+            fields, sight = lit, rest
     for _ in range(2):
-        grow = settings.grow * max(_extent(cameras, sight), 20.0)
+        grow = settings.grow * max(extent_of(cameras, sight), 20.0)
         for index, (view, tone) in enumerate(zip(views, tones, strict=True)):
             if view is not None:
                 # The same in all views, up to the magnification.
                 mass = float(np.median(np.nan_to_num(sight.mass))) / factor**2
-                behind = view.without_worm(_masks(sight, index, grow / factor), mass)
+                behind = view.without_worm(masks_of(sight, index, grow / factor), mass)
                 fields[index] = [
                     signal(picture, behind, tone, brightness(picture, behind, tone)) for picture in view.stack
                 ]
-        sight = _decide(fields, samples, cameras, factor, settings)
-    grow = settings.grow * max(_extent(cameras, sight), 20.0)
+        sight = decide(fields, samples, cameras, factor, settings)
+    grow = settings.grow * max(extent_of(cameras, sight), 20.0)
     backgrounds = [
-        view.full_size(samples, index, _masks(sight, index, grow / factor)) if view is not None else given[index]
+        view.full_size(samples, index, masks_of(sight, index, grow / factor)) if view is not None else given[index]
         for index, view in enumerate(views)
     ]
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
-    return _Look(backgrounds, sight.found, sight.mass, sight.peak, noise, _extent(cameras, sight))
+    places = np.array([heaviest(views) for views in sight.seen])
+    ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
+    return _Look(
+        backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, sight.second, ghost
+    )
 
 
 def _at_rest(mass: Array, heaviest: list[float]) -> NDArray[np.bool_]:
@@ -217,88 +248,18 @@ def _at_rest(mass: Array, heaviest: list[float]) -> NDArray[np.bool_]:
     return moving < 0.3 * moving.max()
 
 
-def _given(recording: Recording, samples: Samples, tones: tuple[Tone, ...]) -> list[Any]:
+def _given(recording: Recording, samples: Samples, tones: tuple[Tone, ...], factor: int) -> list[Any]:
     """Each view's background, where the user gave one or said that there is none; else None."""
     if recording.background == "none":
         return [
             np.full(stack.shape[1:], 0 if tone.side == "bright" else tone.full, np.float32)
             for stack, tone in zip(samples.full, tones, strict=True)
         ]
-    return [
+    own = [
         None if view.background is None else read_background(view.background, view.source.size)
         for view in recording.views
     ]
-
-
-def _decide(
-    fields: list[list[Field]], samples: Samples, cameras: rig.Cameras, factor: int, settings: LocatingSettings
-) -> _Sight:
-    """The worm's place in each sample, first with its mass unknown, then known."""
-    seen = side_by_side(
-        lambda sample: [candidates(view[sample], factor, settings) for view in fields], range(len(samples.frames))
-    )
-    sight = _Sight(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
-    # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
-    gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
-    heavy = [[float(views[view].mass[0]) for views in seen if len(views[view])] for view in range(len(fields))]
-    expected = Expected(np.array([np.quantile(masses, 0.75) if masses else 1.0 for masses in heavy]), certain=False)
-    for _ in range(2):
-        decider = Decider(len(samples.frames), settings, settings.step * gap)
-        for views in seen:
-            decider.add(combine(cameras, views, expected, settings))
-        sight = _usual(replace(sight, found=decider.finish()))
-        if np.isnan(sight.mass).any():
-            break
-        expected = Expected(sight.mass)
-    return sight
-
-
-def _usual(sight: _Sight) -> _Sight:
-    """With the worm's median mass and peak in each view."""
-    mass, peak = [], []
-    for view, stack in enumerate(sight.fields):
-        chosen = [
-            (
-                sight.seen[sample][view].mass[place.choice[view]],
-                np.quantile(stack[sample][sight.worm(sample, view)], 0.95),
-            )
-            for sample, place in enumerate(sight.found)
-            if place.choice[view] != ABSENT
-        ]
-        mass.append(np.median([one for one, _ in chosen]) if chosen else np.nan)
-        peak.append(np.median([one for _, one in chosen]) if chosen else np.nan)
-    return replace(sight, mass=np.array(mass, np.float64), peak=np.array(peak, np.float64))
-
-
-def _extent(cameras: rig.Cameras, sight: _Sight) -> float:
-    """px: how far the worm reaches from its projected centre, in nearly all samples and all views."""
-    reach = []
-    for views, place in zip(sight.seen, sight.found, strict=True):
-        if not place.found:
-            continue
-        centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
-        for view, choice in enumerate(place.choice):
-            if choice != ABSENT:
-                box = views[view].box[choice]
-                reach.append(max((centre[view] - box[:2]).max(), (box[2:] - centre[view]).max()))
-    return float(np.quantile(reach, 0.95)) if reach else 0.0
-
-
-def _masks(sight: _Sight, view: int, grow: float) -> NDArray[np.bool_]:
-    """(sample, height, width) where the worm is, or may still be, in the shrunken samples of one view.
-
-    Other things of some weight that move are masked too: they would burn in just as a worm does.
-    """
-    masks = []
-    for sample, place in enumerate(sight.found):
-        seen = sight.seen[sample][view]
-        heavy = [index for index, mass in enumerate(seen.mass) if mass > OTHERS * sight.mass[view]]
-        things = np.isin(seen.label, seen.name[heavy]).astype(np.uint8)
-        worm = seen.pixels(int(place.choice[view])).astype(np.uint8)
-        masks.append(np.maximum(cv2.dilate(worm, _disc(grow)), cv2.dilate(things, _disc(grow / 2))) > 0)
-    return np.stack(masks)
-
-
-def _disc(radius: float) -> NDArray[Any]:
-    reach = max(1, round(radius))
-    return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    return [
+        None if picture is None else relit(picture, masked_median(stack)[0], factor, tone.side == "bright")
+        for picture, stack, tone in zip(own, samples.small, tones, strict=True)
+    ]

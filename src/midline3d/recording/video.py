@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.recording.sources import Picture, decoding_threads
+from midline3d.recording.sources import Picture, checked_size, decoding_threads
 
 LONGEST_GAP = 10_000
 """Frames: a longer jump of the time stamps is a clock that was set, not frames that were lost."""
@@ -37,7 +38,7 @@ class VideoSource:
         first = next((picture for _, picture in self.frames(0, min(self.count, 50)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first frames can be decoded; is the video whole?")
-        self.size, self.depth = (first.shape[1], first.shape[0]), first.itemsize
+        self.size, self.depth = checked_size(path, first), first.itemsize
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
         stop = self.count if stop is None else min(stop, self.count)
@@ -87,18 +88,25 @@ class VideoSource:
             stream = container.streams.video[0]
             stream.codec_context.thread_count = decoding_threads(3)
             if self._key_before(start) > 0:
-                container.seek(self._stamp_of[self._key_before(start)], stream=stream, backward=True)
-            for packet in container.demux(stream):
-                try:
-                    frames = packet.decode()
-                except av.FFmpegError:
-                    continue
+                with suppress(av.FFmpegError):  # with a broken index all is decoded from the beginning
+                    container.seek(self._stamp_of[self._key_before(start)], stream=stream, backward=True)
+            for frames in _decoded(container, stream):
                 for frame in frames:
                     index = self._index.get(frame.pts if frame.pts is not None else frame.dts, last + 1)
                     if index <= last:
                         continue
                     last = index
-                    yield index, None if frame.is_corrupt else luminance(frame)
+                    yield index, self._picture(frame)
+
+    def _picture(self, frame: Any) -> Picture | None:
+        """A decoded frame's grey values; None where it is broken, or of another size than the first."""
+        if frame.is_corrupt:
+            return None
+        try:
+            picture = luminance(frame)
+        except Exception:  # whatever a broken frame makes of its planes: it is lost, the run is not
+            return None
+        return picture if not hasattr(self, "size") or picture.shape[::-1] == self.size else None
 
 
 def open_video(path: Path) -> VideoSource:
@@ -110,6 +118,8 @@ def open_video(path: Path) -> VideoSource:
             if not container.streams.video:
                 raise InputError(f"{path}: holds no video stream; is it the right file?")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise InputError(f"{path}: FFmpeg has no decoder for its video stream; is it whole?")
             stamps, keys = _packets(container, stream)
             base = stream.time_base or Fraction(1, 25)
     except (av.FFmpegError, OSError, ValueError) as fault:
@@ -122,6 +132,22 @@ def open_video(path: Path) -> VideoSource:
         raise InputError(f"{path}: the video holds no frames; was the recording stopped before it began?")
     order = np.argsort(stamps, kind="stable")
     return VideoSource(path, np.asarray(stamps, np.int64)[order], np.asarray(keys, np.bool_)[order], base)
+
+
+def _decoded(container: Any, stream: Any) -> Iterator[list[Any]]:
+    """The frames of every packet; a packet that cannot be decoded has none, and a file that breaks off ends there."""
+    import av
+
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets)
+        except (StopIteration, av.FFmpegError):
+            return
+        try:
+            yield packet.decode()
+        except av.FFmpegError:
+            continue
 
 
 def _packets(container: Any, stream: Any) -> tuple[list[int], list[bool]]:

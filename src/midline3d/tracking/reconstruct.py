@@ -15,11 +15,11 @@ import torch
 
 from midline3d.calibration import save_calibration
 from midline3d.files import aside, demand, write_whole
-from midline3d.recording import Prepared, Recording, adopt, load_recording, prepare
+from midline3d.recording import Prepared, Recording, adopt, load_recording, preflight, prepare
 from midline3d.recording.identity import inputs_of
 from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
-from midline3d.store import FrameResult, Header, Reason, Result, RunLog, info, locked
+from midline3d.store import FrameResult, Header, Result, RunLog, info, locked
 from midline3d.tracking.begin import Beginning, Progress, begin
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked
@@ -48,6 +48,7 @@ class Job:
 def reconstruct(job: Job, progress: Progress) -> Path:
     """The whole job. Returns the path of midline.nc."""
     recording = load_recording(job.recording, shortest=job.shortest)
+    preflight(recording)
     what = f"midline3d {_release()}: reconstruct {job.recording} on {job.device}, seed {job.seed} ({_versions()})"
     with locked(job.out), RunLog(job.out).run(what) as log:
         return _reconstructed(job, recording, log, log.watched(progress))

@@ -1,0 +1,54 @@
+"""What a run says before it begins: the quick part of `check`, out of what preparing the crops finds anyway."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+
+from midline3d import cameras as rig
+from midline3d.errors import InputError
+from midline3d.recording.description import Recording
+from midline3d.recording.findings import GHOSTLY, Limits, second_worm, size_fault, timing_findings
+from midline3d.recording.order import best_order
+from midline3d.recording.survey import Survey
+
+CERTAIN = (3.0, 0.2, 8)
+"""Cameras are certainly mixed up where the views drift apart by more px than this, in another order by less than this
+share of it, in as many frames or more."""
+
+
+def preflight(recording: Recording) -> None:
+    """Warnings, one line each, of what counts, rates and time stamps say; nothing is decoded for it."""
+    for finding in timing_findings(recording, Limits(), shortest=True):
+        warnings.warn(finding.text, stacklevel=2)
+
+
+def judge_look(recording: Recording, cameras: rig.Cameras, look: Survey) -> None:
+    """Refuses in one sentence what cannot be right about a first look, and warns, one line each, of what may not be."""
+    limits = Limits()
+    scale = float(rig.scale(cameras, torch.from_numpy(look.centre())[None, None]).mean())
+    fault = size_fault(2 * look.extent / scale, scale)
+    if fault is not None:
+        raise InputError(f"{recording.path}: {fault}")
+    # Of two worms each view may show another as the heaviest: then their ways say nothing about the cameras.
+    order = None if look.second > limits.second else best_order(cameras, look.heaviest)
+    if order is not None and order.wrong(limits.mixed, limits.mixed_share):
+        names, sources = [view.name for view in recording.views], [view.source.path.name for view in recording.views]
+        told = order.remedy(names, sources)
+        if order.wrong(*CERTAIN[:2]) and order.frames >= CERTAIN[2]:
+            raise InputError(f"{recording.path}: {told}")
+        warnings.warn(told, stacklevel=2)
+    if look.second > limits.second:
+        warnings.warn(second_worm(look.second), stacklevel=2)
+    if look.aside:
+        warnings.warn(GHOSTLY, stacklevel=2)
+    found = [place for place in look.found if place.found]
+    if len(found) < limits.found * len(look.found):
+        told = f"the worm is found in {len(found)} of {len(look.found)} frames looked at; midline3d check says more"
+        warnings.warn(told, stacklevel=2)
+    residual = float(np.median([place.residual for place in found]))
+    if residual > limits.residual:
+        told = f"the views miss each other by {residual:.1f} px (limit {limits.residual:g}): is the calibration right?"
+        warnings.warn(told, stacklevel=2)

@@ -1,0 +1,173 @@
+"""What a set of samples shows: things in every view, and the place decided on in each, first with the mass unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from midline3d import cameras as rig
+from midline3d.recording.background import Field
+from midline3d.recording.locating import (
+    ABSENT,
+    Candidates,
+    Decider,
+    Expected,
+    Found,
+    another,
+    candidates,
+    combine,
+    noise_of,
+)
+from midline3d.recording.samples import Samples
+from midline3d.recording.sources import side_by_side
+from midline3d.settings import LocatingSettings
+
+Array = NDArray[np.float64]
+
+OTHERS = 0.5
+"""Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the median."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sighting:
+    """Candidates (sample, view) and the place decided on in each sample."""
+
+    fields: list[list[Field]]
+    """(view, sample)"""
+    seen: list[list[Candidates]]
+    found: list[Found]
+    mass: Array
+    """(camera,) the worm's median mass, NaN where it was never seen."""
+    peak: Array
+    second: float = 0.0
+    """Share of samples in which another thing looks like a worm."""
+
+    def worm(self, sample: int, view: int) -> NDArray[np.bool_]:
+        """Where the worm is in a shrunken sample."""
+        return self.seen[sample][view].pixels(int(self.found[sample].choice[view]))
+
+    def wormlike(self, other: Sighting) -> bool:
+        """Whether what was found is there in nearly all samples and views, and as slender as what another found.
+
+        Or its views agree far better: dirt that is one thing in one view is seldom there in all of them.
+        """
+        if np.mean([(place.choice != ABSENT).all() for place in self.found]) < 0.8:
+            return False
+        agrees = self._usual_residual() < min(0.5 * other._usual_residual(), 4.0)
+        return agrees or self.slender() > min(2.5, 0.7 * other.slender())
+
+    def _usual_residual(self) -> float:
+        return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))
+
+    def slender(self) -> float:
+        shapes = [
+            views[view].slender[choice]
+            for views, place in zip(self.seen, self.found, strict=True)
+            for view, choice in enumerate(place.choice)
+            if choice != ABSENT
+        ]
+        return float(np.median(shapes)) if shapes else 0.0
+
+
+def decide(
+    fields: list[list[Field]], samples: Samples, cameras: rig.Cameras, factor: int, settings: LocatingSettings
+) -> Sighting:
+    """The worm's place in each sample, first with its mass unknown, then known."""
+    seen = side_by_side(
+        lambda sample: [candidates(view[sample], factor, settings) for view in fields], range(len(samples.frames))
+    )
+    sight = Sighting(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
+    # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
+    gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
+    heavy = [[float(views[view].mass[0]) for views in seen if len(views[view])] for view in range(len(fields))]
+    expected = Expected(np.array([np.quantile(masses, 0.75) if masses else 1.0 for masses in heavy]), certain=False)
+    for _ in range(2):
+        decider = Decider(len(samples.frames), settings, settings.step * gap)
+        places = [combine(cameras, views, expected, settings) for views in seen]
+        for one in places:
+            decider.add(one)
+        found = decider.finish()
+        second = float(np.mean([another(*pair) for pair in zip(places, found, strict=True)]))
+        sight = _usual(replace(sight, found=found, second=second))
+        if np.isnan(sight.mass).any():
+            break
+        expected = Expected(sight.mass)
+    return sight
+
+
+def _usual(sight: Sighting) -> Sighting:
+    """With the worm's median mass and peak in each view."""
+    mass, peak = [], []
+    for view, stack in enumerate(sight.fields):
+        chosen = [
+            (
+                sight.seen[sample][view].mass[place.choice[view]],
+                np.quantile(stack[sample][sight.worm(sample, view)], 0.95),
+            )
+            for sample, place in enumerate(sight.found)
+            if place.choice[view] != ABSENT
+        ]
+        mass.append(np.median([one for one, _ in chosen]) if chosen else np.nan)
+        peak.append(np.median([one for _, one in chosen]) if chosen else np.nan)
+    return replace(sight, mass=np.array(mass, np.float64), peak=np.array(peak, np.float64))
+
+
+def extent_of(cameras: rig.Cameras, sight: Sighting) -> float:
+    """px: how far the worm reaches from its projected centre, in nearly all samples and all views."""
+    reach = []
+    for views, place in zip(sight.seen, sight.found, strict=True):
+        if not place.found:
+            continue
+        centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
+        for view, choice in enumerate(place.choice):
+            if choice != ABSENT:
+                box = views[view].box[choice]
+                reach.append(max((centre[view] - box[:2]).max(), (box[2:] - centre[view]).max()))
+    return float(np.quantile(reach, 0.95)) if reach else 0.0
+
+
+def masks_of(sight: Sighting, view: int, grow: float) -> NDArray[np.bool_]:
+    """(sample, height, width) where the worm is, or may still be, in the shrunken samples of one view.
+
+    Other things of some weight that move are masked too: they would burn in just as a worm does.
+    """
+    masks = []
+    for sample, place in enumerate(sight.found):
+        seen = sight.seen[sample][view]
+        heavy = [index for index, mass in enumerate(seen.mass) if mass > OTHERS * sight.mass[view]]
+        things = np.isin(seen.label, seen.name[heavy]).astype(np.uint8)
+        worm = seen.pixels(int(place.choice[view])).astype(np.uint8)
+        masks.append(np.maximum(cv2.dilate(worm, _disc(grow)), cv2.dilate(things, _disc(grow / 2))) > 0)
+    return np.stack(masks)
+
+
+def _disc(radius: float) -> NDArray[Any]:
+    reach = max(1, round(radius))
+    return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+
+
+def ghost_of(sight: Sighting, view: int, factor: int) -> float:
+    """Light of the other sign within and around the worm's box, as a share of the worm's own: the median sample's."""
+    shares = []
+    for sample, place in enumerate(sight.found):
+        if place.choice[view] == ABSENT:
+            continue
+        box = sight.seen[sample][view].box[place.choice[view]] / factor
+        pad = 0.3 * max(box[2] - box[0], box[3] - box[1])
+        left, top, right, bottom = (int(max(0, edge)) for edge in (*(box[:2] - pad), *(box[2:] + pad)))
+        field = cv2.GaussianBlur(sight.fields[view][sample], (0, 0), 1.0)
+        limit = 4 * noise_of(field)
+        around = field[top : bottom + 1, left : right + 1]
+        below, above = -around[around < -limit].sum(), around[around > limit].sum()
+        shares.append(float(below / max(float(above), 1e-6)))
+    return float(np.median(shares)) if shares else 0.0
+
+
+def heaviest(views: list[Candidates]) -> Array:
+    """(camera, 2) px: where the heaviest thing of every view is, NaN where there is none."""
+    return np.array([view.centre[0] if len(view) else (np.nan, np.nan) for view in views])

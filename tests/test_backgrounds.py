@@ -1,0 +1,116 @@
+"""The lab's own background pictures, worms that hardly move, and worms of every size."""
+
+import dataclasses
+
+import cv2
+import numpy as np
+import pytest
+from film import SIZE, Film, midline, write
+
+from midline3d.recording import check, load_recording, prepare
+from midline3d.settings import LocatingSettings
+from midline3d.synth.dirt import shifted
+from midline3d.synth.files import _calibration
+from midline3d.synth.scene import BORDER, Plan, make_scene
+
+SETTINGS = LocatingSettings(background_frames=13)
+LIGHTS = {
+    "the same": lambda picture: picture,
+    "brighter": lambda picture: 1.15 * picture,
+    "half the exposure": lambda picture: 0.5 * picture,
+    "a lamp from the side": lambda picture: picture * np.linspace(0.85, 1.15, SIZE),
+    "another black level": lambda picture: picture + 10,
+}
+
+
+def still(frame):
+    return midline(0)
+
+
+def with_backgrounds(folder, pictures, backgrounds):
+    """A recording whose cameras have background pictures of their own."""
+    write(folder, pictures)
+    text = (folder / "recording.toml").read_text()
+    for index, picture in enumerate(backgrounds):
+        cv2.imwrite(str(folder / f"bg{index}.png"), np.clip(np.rint(picture), 0, 255).astype(np.uint8))
+        text = text.replace(f'"cam{index}.npy"', f'"cam{index}.npy"\nbackground = "bg{index}.png"')
+    (folder / "recording.toml").write_text(text)
+    return folder
+
+
+def errors(prepared, worm):
+    true = np.array([worm(index).mean(0) for index in range(len(prepared))])
+    return np.linalg.norm(prepared.log.centre - true, axis=1) * prepared.scale
+
+
+@pytest.mark.parametrize("light", LIGHTS)
+def test_a_still_worm_before_a_picture_of_its_background_in_any_light(tmp_path, light):
+    film = Film(frames=12, worms=(still,))
+    empty = Film(frames=1, worms=(), seed=film.seed).pictures()[:, 0]
+    folder = with_backgrounds(tmp_path, film.pictures(), [LIGHTS[light](one.astype(float)) for one in empty])
+    prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
+    assert set(prepared.log.status) == {0}
+    assert errors(prepared, still).max() < 3
+    assert prepared.window < 160
+    assert np.mean([np.median(frame.images) for frame in prepared]) < 4
+
+
+@pytest.mark.parametrize("picture", ["median", "first"])
+def test_a_worm_that_is_on_the_background_picture_is_found_without_it(tmp_path, picture):
+    def slow(frame):
+        return midline(frame, speed=0.002)
+
+    film = Film(frames=16, worms=(slow,)).pictures()
+    shown = np.median(film, 1) if picture == "median" else film[:, 0]
+    folder = with_backgrounds(tmp_path, film, shown)
+    prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
+    assert errors(prepared, slow).max() < 3
+    warnings = [finding.text for finding in check(folder, SETTINGS).findings]
+    assert any("background pictures show the worm itself" in text for text in warnings)
+
+
+@pytest.mark.parametrize(
+    ("length", "px_per_mm", "size"), [(0.35, 60, 256), (0.35, 260, 528), (1.5, 60, 320), (1.5, 260, 1024)]
+)
+def test_larvae_and_giants_are_found_at_any_magnification(tmp_path, monkeypatch, length, px_per_mm, size):
+    from midline3d.synth import scene as synth
+
+    ordinary = synth.Body.random
+
+    def grown(rng):
+        body = ordinary(rng)
+        # The small are clearer, but not in proportion.
+        share = length / body.length
+        return dataclasses.replace(
+            body, length=length, radius=share * body.radius, absorption=body.absorption * min(1 / share, 1.6)
+        )
+
+    monkeypatch.setattr(synth.Body, "random", staticmethod(grown))
+    scene = make_scene(Plan("swim", 60, size=size, px_per_mm=px_per_mm, seed=3))
+    shown = range(0, 60, 6)
+    pictures = np.array([[scene.picture(frame, view) for frame in shown] for view in range(3)])
+    folder = write(tmp_path, pictures)
+    (folder / "calibration.json").write_text(_calibration(scene.calibration))
+    prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
+    away = np.linalg.norm(prepared.log.centre - scene.midlines[list(shown)].mean(1), axis=1) * px_per_mm
+    assert np.median(away) < 0.1 * length * px_per_mm + 3
+    for view in scene.views:  # the whole worm lies in its crops
+        projected = view.camera.project(scene.midlines[list(shown)])
+        inside = projected - prepared.log.origin[:, scene.views.index(view), None]
+        assert (inside > -4).all() and (inside < prepared.window + 3).all()
+
+
+def test_a_nearly_still_worm_of_the_simulator_before_its_empty_scenery(tmp_path):
+    scene = make_scene(Plan("swim", 12, size=320, px_per_mm=90.0, seed=1))
+    way = scene.midlines[:1] + 0.02 * (scene.midlines - scene.midlines[:1])
+    scene = dataclasses.replace(scene, midlines=way)
+    pictures = np.array([[scene.picture(frame, view) for frame in range(12)] for view in range(3)])
+    empty = [
+        1.1 * view.sensor.expose(shifted(view.scenery, 320, BORDER, np.zeros(2)), 1.0, np.random.default_rng(view_at))
+        for view_at, view in enumerate(scene.views)
+    ]
+    folder = with_backgrounds(tmp_path, pictures, empty)
+    (folder / "calibration.json").write_text(_calibration(scene.calibration))
+    prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
+    assert set(prepared.log.status) == {0}
+    assert (np.linalg.norm(prepared.log.centre - way.mean(1), axis=1) * 90).max() < 9
