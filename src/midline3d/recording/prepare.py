@@ -83,7 +83,8 @@ def adopt(
     What was made of something else is refused, with the difference.
     """
     folder, source = Path(folder), Path(source)
-    made_of = _made_of(recording, settings, chosen_frames(frames, recording))
+    frames = chosen_frames(frames, recording)
+    made_of = _made_of(recording, settings, frames)
     fingerprint = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
     ready = _kept(folder, fingerprint, recording, frames)
     if ready is not None:

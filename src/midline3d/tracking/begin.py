@@ -65,7 +65,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     animal = learned(clip, sample)
     progress("telling head from tail", 0, 0)
     other = turned(clip, animal)
-    odds = (other.energy - animal.energy) / nat(clip.settings) + forward_odds(clip, sample)
+    odds = shape_odds(animal, other) + forward_odds(clip, sample)
     return beginning_of(animal if odds >= 0 else other, abs(odds))
 
 
@@ -231,6 +231,16 @@ def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> S
     return Sample(frames, merged([states[other] for other in frames]))
 
 
+def shape_odds(animal: Animal, other: Animal) -> float:
+    """How much the shapes of the ends speak for keypoint 0 being the head, in natural log odds.
+
+    The blunter end is mostly the head. How surely was measured: over 13 animals of three image models the energies
+    differed by some ten nats where they spoke against it, and by a hundred or more where they spoke for it.
+    """
+    nats = (other.energy - animal.energy) / nat(animal.clip.settings)
+    return float(np.clip(nats / 60, -3, 3))
+
+
 def forward_odds(clip: Clip, sample: Sample) -> float:
     """How much the motion speaks for keypoint 0 being the head, in natural log odds: worms mostly go forwards."""
     states, steps = sample.states, np.diff(sample.frames)
@@ -242,4 +252,4 @@ def forward_odds(clip: Clip, sample: Sample) -> float:
     forward = -((world[1:, middle] - world[:-1, middle]) * tangent).sum(-1).mean(1).numpy()
     forward = forward / float(states.length.median()) / steps
     spread = forward.std() / np.sqrt(len(forward)) + 1e-3
-    return float(np.clip(forward.mean() / spread, -2, 2))
+    return float(np.clip(forward.mean() / spread, -3, 3))

@@ -135,7 +135,8 @@ def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
 
 
 def shared_prior(settings: Settings, body: Body, cameras: int) -> SharedPrior:
-    """Where body and cameras lie before any image is seen: half a nat for every squared standard deviation."""
+    """Where body and cameras lie before any image is seen: half a nat for every squared standard deviation, times
+    `sure`."""
     own = settings.body
     middle = body.numbers()
     tissue = [own.tip_spread, *[own.tissue_spread] * (len(KNOTS) - 2), own.tip_spread]
@@ -145,5 +146,5 @@ def shared_prior(settings: Settings, body: Body, cameras: int) -> SharedPrior:
     rig = ([own.turn_spread] * 3 + [own.magnification_spread]) * cameras
     # The length itself is free: any lies within a factor of e^10.
     spread = [*rig, *tissue, *head, *tail, *opacity, own.depth_spread, own.sharp_spread, 10.0]
-    weight = nat(settings) / 2 / torch.tensor(spread).to(middle).square()
+    weight = own.sure * nat(settings) / 2 / torch.tensor(spread).to(middle).square()
     return SharedPrior(torch.cat([torch.zeros(len(rig)).to(middle), middle]), weight)
