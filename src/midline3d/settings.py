@@ -256,10 +256,10 @@ class BodySettings:
     """Before the veil and the spread of faint light are measured by what the body leaves over."""
     rounds: int = 2
     """Times that they are measured."""
-    sure: float = 60.0
+    sure: float = 24.0
     """Times that the priors below count. What the model gets wrong repeats itself in every frame, so that the frames
-    together say less than their number; over 13 animals of three image models and real frames, 1 left the ends 1.5 to 4
-    times as far off as 60, 150 made no difference."""
+    together say less than their number; over 13 animals of three image models and real frames, 1 left the ends up to four
+    times as far off as 24, 8 up to three times, and 60 was better for some and worse for as many."""
     head_share: float = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""
@@ -302,17 +302,19 @@ class TrackingSettings:
 class JudgingSettings:
     """From when on a frame is not trusted. Pieces are pieces of the body as long as it is wide (see `Evidence`)."""
 
-    explained: float = 0.6
+    explained: float = 0.5
     """Least share of the light that image and render have in common, in every view."""
     least_explained: float = 0.3
     """The same, under which the frame is lost."""
-    unexplained: float = 0.8
+    unexplained: float = 4.0
     """Most pieces of light around the curve that nothing draws, in two views at once."""
-    most_unexplained: float = 4.0
+    most_unexplained: float = 12.0
     """The same in one view."""
-    unbacked: float = 1.0
+    beyond: float = 0.25
+    """Of the body's brightness: most light beyond an end, in all views at once. Dirt is hardly ever there in all."""
+    unbacked: float = 0.15
     """Most pieces that are drawn where there is no light, in any view."""
-    most_unbacked: float = 6.0
+    most_unbacked: float = 3.0
     """The same, above which the frame is lost."""
     outside: float = 0.03
     """Most of the body that may lie outside the crop of a view."""

@@ -43,6 +43,8 @@ _MEANINGS: dict[str, tuple[str, str]] = {
     "explained": ("1", "light that image and render have in common, as a share of what either has around the midline"),
     "unexplained": ("1", "light around the midline that nothing draws, in pieces of the body as long as it is wide"),
     "unbacked": ("1", "what is drawn where there is no light, in pieces of the body as long as it is wide"),
+    "beyond": ("1", "light beyond the head and the tail that nothing draws, of the body's brightness"),
+    "end": ("none", "end of the animal"),
     "sigma_across": ("mm", "standard deviation of the midline to its side"),
     "sigma_along": ("mm", "standard deviation of the midline along itself"),
     "source_frame": ("1", "number of the frame in each camera's own source, dropped frames counted; -1: unknown"),
@@ -170,6 +172,7 @@ def _dataset(header: Header, frames: Sequence[int], data: dict[str, NDArray[Any]
         "camera": list(header.cameras),
         "image": ["u", "v"],
         "bishop": ["m1", "m2"],
+        "end": ["head", "tail"],
     }
     placed = {
         name: ("time" if name == "frame" else name, values, _meaning(name)) for name, values in coordinates.items()

@@ -70,6 +70,7 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "explained": ("camera",),
     "unexplained": ("camera",),
     "unbacked": ("camera",),
+    "beyond": ("end",),
     "sigma_across": ("keypoint",),
     "sigma_along": ("keypoint",),
 }
@@ -111,6 +112,8 @@ class FrameResult:
     """(camera,) light around the midline that nothing draws, in pieces of the body as long as it is wide."""
     unbacked: Array | None = None
     """(camera,) what is drawn where there is no light, in the same pieces."""
+    beyond: Array | None = None
+    """(end,) light beyond the head and the tail that nothing draws, of the body's brightness."""
     edited: Edited = "automatic"
     source_frame: NDArray[np.integer] | None = None
     """(camera,) the frame's number in each source, where that is not its number plus the camera's offset."""
@@ -174,6 +177,7 @@ class Header:
             "image": 2,
             "bishop": 2,
             "axis": 2 * count - 3,
+            "end": 2,
         }
 
     @property

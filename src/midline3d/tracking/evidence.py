@@ -6,12 +6,13 @@ width, doubt in standard deviations of what the view's noise and the model's own
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
 
-from midline3d.cameras import project
+from midline3d.cameras import project, scale
 from midline3d.fitting.second_order import Problem, rendered
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
@@ -39,8 +40,8 @@ class Evidence:
     unbacked: Float[Tensor, "batch camera"]
     """What is drawn where there is no light, in the same pieces."""
     beyond: Float[Tensor, "batch 2"]
-    """Light beyond the head and the tail, straight on by a width and a half: in the view that has the least of it, of the
-    body's brightness."""
+    """Light beyond the head and the tail that nothing draws, along the way on by a width and more that has the most of it,
+    in the view that has the least: of the body's brightness."""
     border: Float[Tensor, "batch camera"]
     """Share of the vertices that lie outside the crop."""
     confidence: Float[Tensor, "batch vertex"]
@@ -80,7 +81,7 @@ def evidence(problem: Problem, state: FrameState, contrast: Float[Tensor, " came
         explained=common / either.clamp(min=1e-6),
         unexplained=over,
         unbacked=lacking,
-        beyond=_beyond(light, seen, width),
+        beyond=_beyond((light - SLACK * drawn).clamp(min=0), problem, state, width),
         border=outside,
         confidence=_confidence(light, drawn, seen, noise),
     )
@@ -103,16 +104,30 @@ def _at(images: Float[Tensor, "batch camera h w"], places: Float[Tensor, "batch 
     return flat.view(batch, cameras, -1)
 
 
-def _beyond(light: Tensor, seen: Float[Tensor, "batch camera vertex 2"], width: Tensor) -> Float[Tensor, "batch 2"]:
+def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) -> Float[Tensor, "batch 2"]:
+    """The most of `left` along any straight way on from an end, in the view that has the least of it there."""
+    cameras = problem.views.cameras
+    across = (width / scale(cameras, state.points)).mean(1)
+    steps = torch.linspace(0.75, 1.75, 4, device=left.device, dtype=left.dtype)
     ends = []
-    count = seen.shape[2]
-    inner = max(1, count // 16)
-    for end, before in ((0, inner), (count - 1, count - 1 - inner)):
-        way = seen[:, :, end] - seen[:, :, before]
-        way = way / way.norm(dim=-1, keepdim=True).clamp(min=1e-6)
-        steps = torch.linspace(1.0, 2.0, 4, device=seen.device)[None, None, :, None] * width[..., None, None]
-        ends.append(_at(light, seen[:, :, end, None] + way[:, :, None] * steps).mean(-1).amin(1))
+    for end, outward in ((0, -1.0), (-1, 1.0)):
+        ways = _fan(outward * state.frames[:, end, :, 0], state.frames[:, end, :, 1:])
+        away = ways[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
+        places = state.points[:, end, None, None] + away
+        seen = project(cameras, places.flatten(1, 2), state.shift)
+        light = _at(left, seen).unflatten(2, (ways.shape[1], len(steps))).mean(-1)
+        ends.append(light.amin(1).amax(1))
     return torch.stack(ends, -1)
+
+
+def _fan(axis: Float[Tensor, "batch 3"], normals: Float[Tensor, "batch 3 2"]) -> Float[Tensor, "batch way 3"]:
+    """Directions within 50 degrees of an axis."""
+    ways = [axis]
+    for angle in (0.44, 0.87):
+        for turn in torch.arange(8) * (torch.pi / 4):
+            side = normals[..., 0] * torch.cos(turn) + normals[..., 1] * torch.sin(turn)
+            ways.append(axis * math.cos(angle) + side * math.sin(angle))
+    return torch.stack(ways, 1)
 
 
 def _confidence(light: Tensor, drawn: Tensor, seen: Tensor, noise: Tensor) -> Float[Tensor, "batch vertex"]:

@@ -35,7 +35,8 @@ def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
         return Verdict("lost", "view ignored" if alone else "no fit")
     if not outside <= settings.outside:
         return Verdict("suspect", "outside")
-    if not (twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained):
+    further = float(told.beyond.amax())
+    if not (twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained and further <= settings.beyond):
         return Verdict("suspect", "light unexplained")
     if not (lacking <= settings.unbacked and explained >= settings.explained):
         return Verdict("suspect", "drawn without light")

@@ -198,5 +198,6 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
         explained=told.explained[0].cpu().numpy(),
         unexplained=told.unexplained[0].cpu().numpy(),
         unbacked=told.unbacked[0].cpu().numpy(),
+        beyond=told.beyond[0].cpu().numpy(),
     )
 
