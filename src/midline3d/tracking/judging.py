@@ -38,8 +38,14 @@ def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
     further = float(told.beyond.amax())
     if not (twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained and further <= settings.beyond):
         return Verdict("suspect", "light unexplained")
-    if not (lacking <= settings.unbacked and explained >= settings.explained):
+    if not (lacking <= settings.unbacked and explained >= settings.explained and _unsure(told) <= settings.unsure):
         return Verdict("suspect", "drawn without light")
     if not moved <= settings.jump:
         return Verdict("suspect", "jump")
     return Verdict("ok", "")
+
+
+def _unsure(told: Evidence) -> float:
+    """Share of the vertices, the faint tips aside, at which the light is rather not there than there."""
+    tip = told.confidence.shape[1] // 16
+    return float((told.confidence[:, tip:-tip] < 0.5).float().mean())
