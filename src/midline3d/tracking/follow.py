@@ -24,6 +24,9 @@ from midline3d.tracking.evidence import Evidence, evidence
 from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import problem_of
 
+SOFTER = 6.0
+"""How many times less exactly faint light counts while a frame is fitted softly: about as the paper's logarithm does."""
+
 
 @dataclass(frozen=True)
 class Tracked:
@@ -118,7 +121,10 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
 
     if clip.settings.tracking.fitter == "adam":
         return judged(_descended(clip, frame, anchor))
-    best = judged(fit(problem, _best(problem, starts), clip.settings.second_order.iterations))
+    found = fit(problem, _best(problem, starts), clip.settings.second_order.iterations)
+    if not settled(found, clip):
+        found = _lower(found, _softly(beginning, frame, starts))
+    best = judged(found)
     if best.verdict.status == "ok":
         return best
     best = _better(best, judged(_again(beginning, frame, anchor, _further(anchor))))
@@ -126,6 +132,33 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
         found = _again(beginning, frame, anchor, _searched(beginning, frame, anchor, track.generator))
         best = _better(best, judged(found))
     return best
+
+
+def settled(found: Fit, clip: Clip) -> bool:
+    """Whether the fit of one frame came to rest before its iterations were used up."""
+    return int(found.iterations) < clip.settings.second_order.iterations
+
+
+def _softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
+    """Fitted first as if faint light were less exactly known, then as it is.
+
+    At full contrast a tip that has moved by more than its width is beyond the reach of its own light, and the curve
+    would rather be bent towards it in the wrong way.
+    """
+    clip, weights = beginning.clip, beginning.clip.settings.second_order
+    soft = replace(clip, error=SOFTER * clip.error)
+    begin = replace(starts, iota=starts.iota / SOFTER)
+    count = [frame] * len(begin)
+    rough = fit(problem_of(soft, count, beginning.taper, begin[[0] * len(begin)], weights), begin, 2 * weights.iterations)
+    start = replace(rough.state, iota=rough.state.iota * SOFTER)
+    fine = problem_of(clip, count, beginning.taper, starts[[0] * len(begin)], weights)
+    done = fit(fine, start, 2 * weights.iterations)
+    return done[[int(torch.nan_to_num(done.energy, nan=torch.inf).argmin())]]
+
+
+def _lower(one: Fit, other: Fit) -> Fit:
+    """The fit with less energy."""
+    return other if not float(one.energy) <= float(other.energy) else one
 
 
 def _better(one: Candidate, other: Candidate) -> Candidate:

@@ -9,7 +9,7 @@ import torch
 
 from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.follow import Candidate, Track, Tracked, follow
+from midline3d.tracking.follow import Candidate, Track, Tracked, follow, settled
 from midline3d.tracking.judging import judge
 
 WATCHED = 32
@@ -66,7 +66,7 @@ class _Way:
         for place in range(done - first):
             frame, one = self.frames[first + place], told[[place]]
             verdict = judge(one, 0.0, clip.settings.judging)
-            if verdict.status != "ok":
+            if verdict.status != "ok" or not settled(fit[[place]], clip):
                 yield from self._recover(batch, slot)
                 return
             self.judged += 1
