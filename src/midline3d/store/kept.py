@@ -26,12 +26,7 @@ def write_kept(folder: Path, name: str, run: str, content: Mapping[str, Any], ne
 
     needed: bytes that the whole run will still want there.
     """
-    arrays: list[NDArray[Any]] = []
-    text = json.dumps(_plain(dict(content), arrays))
-    named: dict[str, Any] = {f"array{index}": array for index, array in enumerate(arrays)}
-    buffer = io.BytesIO()
-    np.savez(buffer, content=np.array(text), **named)
-    body = buffer.getvalue()
+    body = packed(content)
     write_whole(_path(folder, name), _head(run, body) + body, needed)
 
 
@@ -44,7 +39,22 @@ def read_kept(folder: Path, name: str, run: str) -> dict[str, Any] | None:
     head, _, body = whole.partition(b"\n")
     if head + b"\n" != _head(run, body):
         return None
-    with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+    return unpacked(body)
+
+
+def packed(content: Mapping[str, Any]) -> bytes:
+    """Arrays and whatever JSON can say as the content of a file."""
+    arrays: list[NDArray[Any]] = []
+    text = json.dumps(_plain(dict(content), arrays))
+    named: dict[str, Any] = {f"array{index}": array for index, array in enumerate(arrays)}
+    buffer = io.BytesIO()
+    np.savez(buffer, content=np.array(text), **named)
+    return buffer.getvalue()
+
+
+def unpacked(content: bytes) -> dict[str, Any]:
+    """What was packed, number for number."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         found: dict[str, Any] = _whole(json.loads(str(arrays["content"])), arrays)
     return found
 

@@ -32,8 +32,9 @@ from midline3d.store.segments import SEGMENTS, Segment, fingerprint, segments_in
 FINAL = "midline.nc"
 SEGMENT_FRAMES = 64
 """Frames after which a segment is written: more would lose more in a crash, fewer would make many files."""
-SEGMENT_SECONDS = 5.0
-"""Age of the oldest frame in memory at which a segment is written even so: what a crash costs at most."""
+SEGMENT_SECONDS = 1.5
+"""Age of the oldest frame in memory at which a segment is written even so: what a crash costs, but for the frame in
+hand."""
 
 
 class Result:
@@ -48,6 +49,7 @@ class Result:
         self._last = manifest.since
         self._terms: set[str] = set()
         self._waiting: dict[int, FrameResult] = {}
+        self._known: dict[str, Any] = {}
         self._since = 0.0
         self._written = False
         for segment in segments_in(folder, manifest.since):
@@ -151,8 +153,12 @@ class Result:
         missing = len(self._expected) - len(self._home) + len(self._waiting)
         return 500_000 + missing * self.header.frame_bytes
 
-    def append(self, frame: int, record: FrameResult) -> None:
-        """Adds a frame, in any order; of a frame added twice the last holds."""
+    def append(self, frame: int, record: FrameResult, known: Mapping[str, Any] | None = None) -> None:
+        """Adds a frame, in any order; of a frame added twice the last holds.
+
+        known: what the run knows now, as `keep` takes it. It reaches the disk with the frame or not at all, the last
+        that was given under a name with all frames that were added until then.
+        """
         if frame not in self._expected:
             raise ValueError(f"frame {frame} is not one of the {len(self.header.frames)} frames of this result")
         record.check(self.header)
@@ -160,6 +166,7 @@ class Result:
             self._since = time.monotonic()
         self._waiting[frame] = record
         self._home[frame] = 0
+        self._known |= known or {}
         if len(self._waiting) >= SEGMENT_FRAMES or time.monotonic() - self._since > SEGMENT_SECONDS:
             self.flush()
 
@@ -188,11 +195,17 @@ class Result:
             return
         self._ensure_manifest()
         number = self._last + 1
-        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed)
+        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed, self._known)
         self._last = number
         self._terms |= {f"loss_{name}" for record in self._waiting.values() for name in record.loss_terms}
         self._home |= dict.fromkeys(self._waiting, number)
         self._waiting.clear()
+        self._known.clear()
+
+    def known(self, frame: int) -> dict[str, Any]:
+        """What the run knew when it wrote a frame down: the last that was given to `append` for its segment."""
+        segment = self._segments.get(self._home.get(frame, 0))
+        return {} if segment is None else segment.known(self.folder)
 
     def read(self, frame: int) -> FrameResult | None:
         """A frame as it was added, number for number (None became NaN where neighbours have numbers)."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.files import write_whole
+from midline3d.store.kept import packed, unpacked
 from midline3d.store.records import DIMENSIONS, FrameResult
 
 SEGMENTS = "segments"
@@ -25,6 +26,8 @@ SEGMENTS = "segments"
 _NAME = re.compile(r"(\d{6,})-([0-9a-f]{16})\.npz")
 WORDS = ("status", "reason", "edited")
 """Variables of a frame that are words."""
+KNOWN = "known"
+"""What the run knew when it had done these frames: bytes, beside the arrays that lead with an axis of frames."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,27 @@ class Segment:
 
         wanted: tells by its name whether an array is; of the others there are only the names, with nothing in them.
         """
+        content = self._content(folder)
+        if content is None:
+            return None
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            names = [name for name in arrays.files if name != KNOWN]
+            return {name: arrays[name] if wanted(name) else np.empty(0) for name in names}
+
+    def known(self, folder: Path) -> dict[str, Any]:
+        """What the run knew when it had done these frames; nothing where the file is not what was written."""
+        content = self._content(folder)
+        if content is None:
+            return {}
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return unpacked(arrays[KNOWN].tobytes()) if KNOWN in arrays.files else {}
+
+    def _content(self, folder: Path) -> bytes | None:
         try:
             content = (folder / SEGMENTS / self.name).read_bytes()
         except OSError:
             return None
-        if _checksum(content) != self.checksum:
-            return None
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return {name: arrays[name] if wanted(name) else np.empty(0) for name in arrays.files}
+        return content if _checksum(content) == self.checksum else None
 
 
 def segments_in(folder: Path, since: int = 0) -> list[Segment]:
@@ -63,9 +79,15 @@ def segments_in(folder: Path, since: int = 0) -> list[Segment]:
     return sorted((each for each in found if each.number > since), key=lambda each: (each.number, each.checksum))
 
 
-def write_segment(folder: Path, number: int, records: Mapping[int, FrameResult], needed: int = 0) -> Segment:
-    """Brings frames to the disk. needed: bytes that the whole run will still want there."""
-    content = _pack(records)
+def write_segment(
+    folder: Path,
+    number: int,
+    records: Mapping[int, FrameResult],
+    needed: int = 0,
+    known: Mapping[str, Any] | None = None,
+) -> Segment:
+    """Brings frames to the disk. needed: bytes that the whole run will still want there; known: see `KNOWN`."""
+    content = _pack(records, known or {})
     segment = Segment(number, _checksum(content))
     write_whole(folder / SEGMENTS / segment.name, content, needed)
     return segment
@@ -93,7 +115,7 @@ def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _pack(records: Mapping[int, FrameResult]) -> bytes:
+def _pack(records: Mapping[int, FrameResult], known: Mapping[str, Any]) -> bytes:
     """Frames as the content of one segment."""
     ordered = sorted(records.items())
     numbers = [record.arrays() for _, record in ordered]
@@ -108,10 +130,12 @@ def _pack(records: Mapping[int, FrameResult]) -> bytes:
         unknown = np.full(np.shape(given), -1)
         arrays["source_frame"] = np.stack([unknown if source is None else source for source in sources])
     for name in sorted(set().union(*numbers)):
-        known = next(row[name] for row in numbers if name in row)
-        blank = np.full(known.shape, np.nan)
+        found = next(row[name] for row in numbers if name in row)
+        blank = np.full(found.shape, np.nan)
         stack = np.stack([row.get(name, blank) for row in numbers])
-        arrays[name] = stack.astype(known.dtype if known.dtype.kind == "f" else np.float64)
+        arrays[name] = stack.astype(found.dtype if found.dtype.kind == "f" else np.float64)
+    if known:
+        arrays[KNOWN] = np.frombuffer(packed(known), np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from midline3d.appearance import Profile, Shape
-from midline3d.cameras import Cameras, scale
+from midline3d.cameras import Cameras
 from midline3d.fitting.normal import System, spline_basis
 from midline3d.fitting.second_order import (
     TERMS,
@@ -94,7 +94,8 @@ class Batch:
         self.problem = self._problem()
         self._kept = _extended(self._told(evaluate(self.problem, start)))
         self.rows = torch.arange(slots, device=device)
-        self.per_mm = scale(self.problem.views.cameras, start.points).mean(1)
+        # The recording's, not the first frame's: a run that goes on in the middle must settle where it would have.
+        self.per_mm = torch.stack([_per_mm(reel.beginning) for reel in reels]).to(device)
         self.frame = film.first.clone()
         self.damping = torch.ones(slots, device=device)
         self.taken = torch.zeros(slots, dtype=torch.long, device=device)
@@ -245,7 +246,7 @@ class Batch:
         return (self.frame - self.film.first).tolist()
 
     def fits(self, slot: int, first: int, last: int) -> tuple[Fit, Evidence]:
-        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and the evidence for it."""
+        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and what speaks for it."""
         frame = torch.arange(first, last, device=self.device) + self.film.first[slot]
         rows, slots = self.written[frame], torch.full_like(frame, slot)
         state = self._unpacked(rows)
@@ -329,6 +330,11 @@ def _film(reels: list[Reel], device: torch.device) -> _Film:
         dark=told(dark, torch.stack)[..., None, None],
         gain=told(gain, torch.stack)[..., None, None],
     )
+
+
+def _per_mm(beginning: Beginning) -> Float[Tensor, ""]:
+    """px per mm, the mean of the views."""
+    return (beginning.taper.length / beginning.body.length).mean()
 
 
 def _steady(frames: list[int]) -> Bool[Tensor, " frame"]:

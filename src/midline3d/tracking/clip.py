@@ -57,7 +57,11 @@ class Clip:
     @property
     def found(self) -> list[int]:
         """Frames in which the worm was located."""
-        return [frame for frame, status in enumerate(self.prepared.log.status) if status <= 1]
+        return [int(frame) for frame in np.flatnonzero(self.prepared.log.status <= 1)]
+
+    def located(self, frame: int) -> bool:
+        """Whether the worm was located in a frame."""
+        return bool(self.prepared.log.status[frame] <= 1)
 
     def centres(self, frames: list[int]) -> Float[Tensor, "batch 3"]:
         """World coordinates of the frames' local origins, mm, float64."""

@@ -58,6 +58,8 @@ class Track:
     states: deque[tuple[int, FrameState]]
     lost: int = 0
     """Located frames in a row that nothing fitted."""
+    doubted: bool = False
+    """Whether the last located frame was other than ok."""
     seed: int = 0
     generator: torch.Generator = field(init=False)
 
@@ -71,6 +73,7 @@ class Track:
     def settle(self, clip: Clip, frame: int, found: Candidate) -> Tracked:
         """A frame's outcome; unless it is lost, the next starts from it."""
         verdict = found.verdict
+        self.doubted = verdict.status != "ok"
         if verdict.status == "lost":
             self.lost += 1
             return Tracked(frame, "lost", verdict.reason, evidence=found.evidence)
@@ -91,9 +94,8 @@ def follow(beginning: Beginning, frames: list[int], track: Track | None = None) 
     """
     clip = beginning.clip
     track = track or Track.of(beginning)
-    located = set(clip.found)
     for frame in frames:
-        if frame not in located:
+        if not clip.located(frame):
             yield missing(clip, frame)
             continue
         yield track.settle(clip, frame, _fitted(beginning, frame, track))

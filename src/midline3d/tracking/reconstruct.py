@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -19,10 +20,11 @@ from midline3d.recording import Prepared, Recording, adopt, load_recording, pref
 from midline3d.recording.identity import inputs_of
 from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
-from midline3d.store import FrameResult, Header, Result, RunLog, info, locked
+from midline3d.store import FrameResult, Header, Result, RunLog, info, locked, ranges
 from midline3d.tracking.begin import Beginning, Progress, begin
+from midline3d.tracking.checkpoint import WAYS, begun, gaps, told, track_to
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.follow import Tracked
+from midline3d.tracking.follow import Tracked, missing
 from midline3d.tracking.ways import track_ways
 
 
@@ -62,11 +64,11 @@ def _reconstructed(job: Job, recording: Recording, log: RunLog, progress: Progre
         Result.check(job.out, header)
     prepared = _prepared(job, recording, frames, progress)
     with Result.start(job.out, header, job.redo) as result:
-        missing = [frame for frame in range(len(prepared)) if prepared.start + frame not in result.done]
-        log.say(f"{len(result.done)} of {len(prepared)} frames are there, {len(missing)} to do")
-        if missing:
+        done, count = len(result.done), len(prepared)
+        log.say(f"{done} of {count} frames are there, {count - done} to do")
+        if not result.complete:
             demand(job.out, result.needed, "the midlines")
-            _track(job, recording, prepared, result, missing, progress)
+            _track(job, recording, prepared, result, log, progress)
         path = result.consolidate()
     about = info(job.out)
     for line in (about.summary(), about.warning()):
@@ -88,46 +90,62 @@ def _prepared(job: Job, recording: Recording, frames: range, progress: Progress)
     )
 
 
-def _track(
-    job: Job, recording: Recording, prepared: Prepared, result: Result, missing: list[int], progress: Progress
-) -> None:
+def _track(job: Job, recording: Recording, prepared: Prepared, result: Result, log: RunLog, progress: Progress) -> None:
     """Follows the animal through the missing frames."""
     generator = torch.Generator().manual_seed(job.seed)
     clip = Clip.of(prepared, job.settings, torch.device(job.device))
-    beginning = begin(clip, generator, progress)
+    beginning, known = begun(result, clip, lambda: begin(clip, generator, progress))
     result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
     _keep_body(job.out, beginning, result.needed)
     # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
     with aside(job.out / "calibration.json", result.needed) as part:
         save_calibration(recording.calibration.with_cameras(beginning.clip.cameras), part)
-    with _timed(result, len(missing)):
-        _follow(beginning, prepared, result, missing, progress)
+    if known:
+        log.say(f"resumed with the animal as it was learned; {_left(beginning, result)}")
+    with _timed(result):
+        _follow(beginning, result, progress)
 
 
 @contextmanager
-def _timed(result: Result, count: int) -> Iterator[None]:
+def _timed(result: Result) -> Iterator[None]:
     """Notes how fast frames came, once all of them have."""
-    began = time.monotonic()
+    began, done = time.monotonic(), len(result.done)
     yield
-    result.note(frames_per_second=count / max(time.monotonic() - began, 1e-9))
+    result.note(frames_per_second=(len(result.done) - done) / max(time.monotonic() - began, 1e-9))
 
 
-def _follow(beginning: Beginning, prepared: Prepared, result: Result, missing: list[int], progress: Progress) -> None:
-    """Both ways from the beginning, as far as frames are missing."""
-    clip, first = beginning.clip, beginning.frame
-    ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
-    done = len(clip) - len(missing)
-    for tracked in track_ways(beginning, [_needed(way, set(missing)) for way in ways]):
-        if prepared.start + tracked.frame not in result.done:
-            result.append(prepared.start + tracked.frame, _record(clip, tracked))
-            done += 1
-        progress("reconstructing", done, len(clip))
+def _follow(beginning: Beginning, result: Result, progress: Progress) -> None:
+    """Both ways from the beginning; where frames are there already, from the last before those that are missing."""
+    clip = beginning.clip
+    start, count = clip.prepared.start, len(clip)
+    for frame in range(count):
+        if not clip.located(frame) and start + frame not in result.done:
+            result.append(start + frame, _record(clip, missing(clip, frame)))
+    ways = _ways(beginning)
+    holes = [list(gaps(way, lambda frame: start + frame in result.done)) for way in ways]
+    for both in zip_longest(*holes, fillvalue=range(0)):
+        parts = [way[hole.start : hole.stop] for way, hole in zip(ways, both, strict=True)]
+        tracks = [
+            track_to(beginning, result, way, hole.start, name) for way, hole, name in zip(ways, both, WAYS, strict=True)
+        ]
+        for tracked in track_ways(beginning, parts, tracks):
+            way = 0 if tracked.frame >= beginning.frame else 1
+            known = told(WAYS[way], tracks[way], tracked.frame)
+            result.append(start + tracked.frame, _record(clip, tracked), known)
+            progress("reconstructing", len(result.done), count)
 
 
-def _needed(way: list[int], missing: set[int]) -> list[int]:
-    """A frame that is there already is fitted again only where the ones that are missing need it as their start."""
-    last = max((place for place, frame in enumerate(way) if frame in missing), default=-1)
-    return way[: last + 1]
+def _ways(beginning: Beginning) -> list[list[int]]:
+    """The located frames in the order in which they are followed."""
+    found, first = beginning.clip.found, beginning.frame
+    return [[frame for frame in found if frame >= first], [frame for frame in reversed(found) if frame < first]]
+
+
+def _left(beginning: Beginning, result: Result) -> str:
+    """Which frames are to be followed, for the log."""
+    start = beginning.clip.prepared.start
+    left = [[start + frame for frame in way if start + frame not in result.done] for way in _ways(beginning)]
+    return ", ".join(f"{name} {ranges(way) or 'nothing'} left" for name, way in zip(WAYS, left, strict=True))
 
 
 def _keep_body(out: Path, beginning: Beginning, needed: int) -> None:
@@ -200,4 +218,3 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
         unbacked=told.unbacked[0].cpu().numpy(),
         beyond=told.beyond[0].cpu().numpy(),
     )
-

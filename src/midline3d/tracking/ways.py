@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -18,30 +18,35 @@ STRETCH = 2000
 """Frames of a way that lie on the device at once: at three views of 200 px that is 240 MB."""
 
 
-def track_ways(beginning: Beginning, ways: list[list[int]]) -> Iterator[Tracked]:
-    """The ways as suits the clip's device and fitter: run ahead on a GPU, else frame after frame."""
-    clip = beginning.clip
+def track_ways(beginning: Beginning, ways: list[list[int]], tracks: list[Track] | None = None) -> Iterator[Tracked]:
+    """The ways as suits the clip's device and fitter: run ahead on a GPU, else frame after frame.
+
+    tracks: where each way goes on from, else from the beginning. They know no more than the frames that have come out.
+    """
+    clip, tracks = beginning.clip, tracks or [Track.of(beginning) for _ in ways]
     if clip.device.type == "cuda" and clip.settings.tracking.fitter == "second-order":
-        yield from follow_ways(beginning, ways)
+        yield from follow_ways(beginning, ways, tracks)
     else:
-        for way in ways:
-            yield from follow(beginning, way)
+        for way, track in zip(ways, tracks, strict=True):
+            yield from follow(beginning, way, track)
 
 
 @torch.no_grad()
-def follow_ways(beginning: Beginning, ways: list[list[int]], stretch: int = STRETCH) -> Iterator[Tracked]:
+def follow_ways(
+    beginning: Beginning, ways: list[list[int]], tracks: list[Track] | None = None, stretch: int = STRETCH
+) -> Iterator[Tracked]:
     """What `follow` gives of every way, as it comes: each way in its order, the ways among one another.
 
     Frames that were not located come first.
     """
-    located = set(beginning.clip.found)
+    located = beginning.clip.located
     for way in ways:
-        yield from follow(beginning, [frame for frame in way if frame not in located])
-    found = [[frame for frame in way if frame in located] for way in ways]
-    tracks = [Track.of(beginning) for _ in ways]
+        yield from follow(beginning, [frame for frame in way if not located(frame)])
+    found = [[frame for frame in way if located(frame)] for way in ways]
+    tracks = tracks or [Track.of(beginning) for _ in ways]
     for first in range(0, max(map(len, found), default=0), stretch):
         parts = [way[first : first + stretch] for way in found]
-        yield from _run([_Way(beginning, part, track) for part, track in zip(parts, tracks, strict=True) if part])
+        yield from _run([_Way(beginning, part, track) for part, track in zip(parts, tracks, strict=True)])
 
 
 @dataclass
@@ -60,6 +65,7 @@ class _Way:
     def watch(self, batch: Batch, slot: int, done: int) -> Iterator[Tracked]:
         """Judges what has been written; where it does not fit, `follow` takes over until it does again."""
         clip, first = self.beginning.clip, self.judged
+        done = min(done, len(self.frames))
         if done <= first:
             return
         fit, told = batch.fits(slot, first, done)
@@ -67,12 +73,13 @@ class _Way:
             frame, one = self.frames[first + place], told[[place]]
             verdict = judge(one, 0.0, clip.settings.judging)
             if verdict.status != "ok" or not settled(fit[[place]], clip):
-                yield from self._recover(batch, slot)
+                yield from self.recover(batch, slot)
                 return
             self.judged += 1
             yield self.track.settle(clip, frame, Candidate(fit[[place]], one, verdict))
 
-    def _recover(self, batch: Batch, slot: int) -> Iterator[Tracked]:
+    def recover(self, batch: Batch, slot: int) -> Iterator[Tracked]:
+        """Frame after frame from what the track knows, until one is ok."""
         states = [(frame, state.to(batch.device)) for frame, state in self.track.states]
         self.track.states.clear()
         self.track.states.extend(states)
@@ -84,11 +91,20 @@ class _Way:
         batch.restart(slot, self.judged, list(self.track.states))
 
 
+def _reels(ways: list[_Way]) -> list[Reel]:
+    """A slot for each way. One that has come to its end takes a frame of another: a smaller batch rounds otherwise."""
+    other = next(way.reel() for way in ways if way.frames)
+    return [way.reel() if way.frames else replace(other, frames=other.frames[:1]) for way in ways]
+
+
 def _run(ways: list[_Way]) -> Iterator[Tracked]:
     device = ways[0].beginning.clip.device
-    batch = Batch([way.reel() for way in ways], device)
+    batch = Batch(_reels(ways), device)
     for slot, way in enumerate(ways):
-        batch.restart(slot, 0, list(way.track.states))
+        if way.track.doubted and way.frames:
+            yield from way.recover(batch, slot)
+        else:
+            batch.restart(slot, 0, list(way.track.states))
     run, ticks = (record(batch), WATCHED) if device.type == "cuda" else (batch.tick, 1)
     while any(way.judged < len(way.frames) for way in ways):
         for _ in range(ticks):

@@ -1,0 +1,160 @@
+"""What a run knows, to go on from after a crash: read number for number, never derived again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+
+from midline3d import curve
+from midline3d.appearance import Profile, Shape
+from midline3d.cameras import Cameras
+from midline3d.fitting.body import Body
+from midline3d.shapes import Tensor
+from midline3d.state import FrameState
+from midline3d.store import FrameResult, Result
+from midline3d.tracking.begin import Beginning
+from midline3d.tracking.clip import Clip
+from midline3d.tracking.follow import Track
+from midline3d.tracking.veil import Veil
+
+BEGINNING = "beginning"
+"""Name under which a run keeps how it began."""
+WAYS = ("forwards", "backwards")
+"""From the frame that a run begins with."""
+_RECORD, _TENSOR, _GENERATOR = "@record", "@tensor", "@generator"
+_NOT_KEPT = ("prepared", "settings", "device")
+"""Of a clip: what a run has before it begins."""
+
+
+def _track(states: list[list[Any]], **known: Any) -> Track:
+    track = Track(deque(((frame, state) for frame, state in states), maxlen=2))
+    for name, value in known.items():
+        setattr(track, name, value)
+    return track
+
+
+_RECORDS: dict[str, Callable[..., Any]] = {
+    record.__name__: record for record in (Beginning, Body, Cameras, FrameState, Profile, Shape, Veil)
+} | {Track.__name__: _track}
+
+
+def plain(value: Any) -> Any:
+    """Records and tensors as nested mappings of arrays and what JSON can say."""
+    if isinstance(value, Tensor):
+        # In one order, whatever views it went through: sums of the same numbers in another order round otherwise.
+        return {_TENSOR: np.array(value.detach().cpu().numpy(), order="C"), "device": value.device.type}
+    if isinstance(value, torch.Generator):
+        return {_GENERATOR: value.get_state().numpy()}
+    if isinstance(value, list | tuple | deque):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and type(value).__name__ in (*_RECORDS, Clip.__name__):
+        named = {item.name: plain(getattr(value, item.name)) for item in fields(value) if item.name not in _NOT_KEPT}
+        return {_RECORD: type(value).__name__, **named}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a run cannot keep a {type(value).__name__} yet: add it to the records of a checkpoint")
+
+
+def whole(content: Any, clip: Clip) -> Any:
+    """What `plain` took apart, put together on the device of a clip, which lends what a kept one lacks."""
+    if isinstance(content, list):
+        return [whole(item, clip) for item in content]
+    if not isinstance(content, dict):
+        return content
+    if _TENSOR in content:
+        tensor = torch.from_numpy(content[_TENSOR])
+        return tensor if content["device"] == "cpu" else tensor.to(clip.device)
+    if _GENERATOR in content:
+        generator = torch.Generator()
+        generator.set_state(torch.from_numpy(content[_GENERATOR]))
+        return generator
+    named = {name: whole(value, clip) for name, value in content.items() if name != _RECORD}
+    return replace(clip, **named) if content[_RECORD] == Clip.__name__ else _RECORDS[content[_RECORD]](**named)
+
+
+def begun(result: Result, clip: Clip, begin: Callable[[], Beginning]) -> tuple[Beginning, bool]:
+    """How the run began, and whether that was known; where it was not kept, or is damaged, it begins now.
+
+    clip: as it was prepared, before anything was learned of it.
+    """
+    known = _read(result.kept(BEGINNING), clip)
+    if isinstance(known, Beginning):
+        return known, True
+    content = plain(begin())
+    result.keep(BEGINNING, content)
+    # What goes on is what would be read.
+    return whole(content, clip), False
+
+
+def told(way: str, track: Track, passed: int) -> dict[str, Any]:
+    """What `Result.append` keeps of a way along with frame `passed`, the last that the track has settled."""
+    return {way: {"passed": passed, "track": plain(track)}}
+
+
+def gaps(way: list[int], there: Callable[[int], bool]) -> Iterator[range]:
+    """Places in a way at which frames are missing, one after the other."""
+    for missing, group in groupby(range(len(way)), lambda place: not there(way[place])):
+        if missing:
+            places = list(group)
+            yield range(places[0], places[-1] + 1)
+
+
+def track_to(beginning: Beginning, result: Result, way: list[int], place: int, name: str) -> Track:
+    """What following the way had come to know before the frame at a place: as it was then, number for number.
+
+    Where the frame before was not the last of its segment (people may have corrected it since), by what is stored.
+    """
+    if not place:
+        return Track.of(beginning)
+    clip, before = beginning.clip, way[place - 1]
+    content = result.known(clip.prepared.start + before).get(name)
+    if content is not None and content["passed"] == before:
+        known = _read(content["track"], clip)
+        if isinstance(known, Track):
+            return known
+    return _stored(beginning, result, way[:place])
+
+
+def _read(content: dict[str, Any] | None, clip: Clip) -> Any:
+    """None where there is nothing, or what another program wrote."""
+    try:
+        return whole(content, clip)
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError):
+        return None
+
+
+def _stored(beginning: Beginning, result: Result, way: list[int]) -> Track:
+    """A track by what the result holds of the frames that it has passed."""
+    clip, track = beginning.clip, Track.of(beginning)
+    states: list[tuple[int, FrameState]] = []
+    for frame in reversed(way):
+        record = result.read(clip.prepared.start + frame)
+        if record is None or record.position is None or not np.isfinite(record.position).all():
+            track.lost += not states
+        else:
+            states.append((frame, stored_state(clip, frame, record)))
+        track.doubted |= frame == way[-1] and (record is None or record.status != "ok")
+        if len(states) == 2:
+            break
+    track.states.extend(reversed(states))
+    return track
+
+
+def stored_state(clip: Clip, frame: int, record: FrameResult) -> FrameState:
+    """A found frame's state, a batch of one, by what a result holds of it: the same midline, to rounding."""
+    points = torch.from_numpy(np.asarray(record.position))[None] - clip.centres([frame])[:, None]
+    curvature, first, length = curve.recover(points)
+    # The frames beyond the first are made by `rebuilt`.
+    frames = first[:, None].expand(-1, points.shape[1], -1, -1)
+    names = ("shift", "sigma", "iota", "rho", "defocus")
+    look = {name: torch.from_numpy(np.asarray(getattr(record, name)))[None] for name in names}
+    look["iota"] = look["iota"] * clip.contrast.cpu()
+    made = {"points": points, "frames": frames, "curvature": curvature, "length": length, **look}
+    single = FrameState(**{name: value.float() for name, value in made.items()})
+    return single.rebuilt(torch.zeros(1, dtype=torch.long)).to(clip.device)
