@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from midline3d.tracking.halo import scattering, without
 
 from midline3d.shapes import Tensor
-from midline3d.tracking.halo import scattering, without
 
 WIDTH = 4.0
 

@@ -245,7 +245,7 @@ class Batch:
         return (self.frame - self.film.first).tolist()
 
     def fits(self, slot: int, first: int, last: int) -> tuple[Fit, Evidence]:
-        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and the evidence for it."""
+        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and what speaks for it."""
         frame = torch.arange(first, last, device=self.device) + self.film.first[slot]
         rows, slots = self.written[frame], torch.full_like(frame, slot)
         state = self._unpacked(rows)

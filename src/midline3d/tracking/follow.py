@@ -105,7 +105,7 @@ def missing(clip: Clip, frame: int) -> Tracked:
 def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     """The best fit from where the animal was, or from where it was going; from further off if neither will do."""
     clip = beginning.clip
-    place, last = track.states[-1]
+    place, _ = track.states[-1]
     starts = merged(_predictions(clip, frame, list(track.states)))
     anchor = starts[[0]]
     adjacent = abs(frame - place) == 1

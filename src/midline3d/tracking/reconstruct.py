@@ -199,4 +199,3 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
         unexplained=told.unexplained[0].cpu().numpy(),
         unbacked=told.unbacked[0].cpu().numpy(),
     )
-
