@@ -10,7 +10,7 @@ SIZE = 160
 
 
 def bar(length: float, sigma: float, turn: float = 0.4) -> Tensor:
-    """(w, w): a straight body of brightness 1, its profile a Gaussian, blunt at one end and pointed at the other, px."""
+    """(w, w): a straight body of brightness 1, its profile a Gaussian, blunt at one end, pointed at the other; px."""
     across = torch.arange(float(SIZE)) - SIZE / 2
     y, x = torch.meshgrid(across, across, indexing="ij")
     turned = torch.tensor(turn)
