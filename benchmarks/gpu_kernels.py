@@ -28,7 +28,7 @@ from midline3d.rendering.gpu import Triton
 TINY = "--tiny" in sys.argv
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CUTOFF = 3e-3
-OBJECTIVE = Objective(CUTOFF, robust=0.3)
+OBJECTIVE = Objective(CUTOFF, robust=1.0)
 CAMERAS, VERTICES, WIDTH, SIGMA = (1, 5, 24, 1.5) if TINY else (3, 128, 200, 5.0)
 BATCHES = (1,) if TINY else (1, 16, 64, 256, 512)
 TUNED = (1,) if TINY else (1, 256)

@@ -31,7 +31,7 @@ from midline3d.bench import drawn_clip, midline_error, pixels_of, run_batch
 from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.second_order import Fit, evaluate, moved, normal_equations, solve
 from midline3d.rendering import Reference, products, reach
-from midline3d.settings import Settings
+from midline3d.settings import JudgingSettings, Settings
 from midline3d.state import FrameState, merged
 from midline3d.synth.scene import Plan
 from midline3d.tracking.batch import Batch, Reel, record
@@ -86,7 +86,7 @@ def clip_of(seed: int) -> bytes | str:
     """One clip drawn and begun, on one core."""
     torch.set_num_threads(1)
     settings = Settings()
-    settings = replace(settings, start=replace(settings.start, tries=1))
+    settings = replace(settings, start=replace(settings.start, pairs=1))
     if TINY:
         settings = replace(settings, start=replace(settings.start, starts=4, steps=160, warm_up=100))
     try:
@@ -115,7 +115,7 @@ def on_device(beginning: Beginning) -> Beginning:
     shape = type(taper.shape)(**{name: value.to(DEVICE) for name, value in vars(taper.shape).items()})
     return replace(
         beginning,
-        clip=replace(clip, device=DEVICE, brightness=clip.brightness.to(DEVICE)),
+        clip=replace(clip, device=DEVICE, brightness=clip.brightness.to(DEVICE), error=clip.error.to(DEVICE)),
         state=beginning.state.to(DEVICE),
         taper=replace(taper, shape=shape, sharp=taper.sharp.to(DEVICE), length=taper.length.to(DEVICE)),
     )
@@ -212,8 +212,10 @@ def parity() -> None:
 def one_by_one(way: Reel) -> FrameState:
     """`follow` without its judgement, which a bare batch has not either: no frame is lost, or searched for again."""
     clip = way.beginning.clip
-    trusting = replace(clip.settings.tracking, suspect=math.inf, lost=math.inf)
-    beginning = replace(way.beginning, clip=replace(clip, settings=replace(clip.settings, tracking=trusting)))
+    least = dict.fromkeys(("explained", "least_explained"), -math.inf)
+    most = ("unexplained", "most_unexplained", "unbacked", "most_unbacked", "outside", "jump")
+    trusting = JudgingSettings(**least, **dict.fromkeys(most, math.inf))
+    beginning = replace(way.beginning, clip=replace(clip, settings=replace(clip.settings, judging=trusting)))
     return merged([item.fit.state for item in follow(beginning, way.frames) if item.fit is not None])
 
 

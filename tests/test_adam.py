@@ -10,7 +10,6 @@ from midline3d.appearance import PaperTaper, optics
 from midline3d.cameras import project
 from midline3d.fitting.adam import AdamFit, descend
 from midline3d.fitting.objective import Descent, measure
-from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
 from midline3d.rendering import render
 from midline3d.settings import AdamSettings, LossWeights
@@ -111,13 +110,3 @@ def test_a_converged_frame_stops() -> None:
     right = truth(1)
     found = run(descent(right, 80, settled=0.05), right)
     assert found.steps.item() < 80 and len(found.history) < 80
-
-
-def test_random_starts_are_short_straight_lines_through_the_middle() -> None:
-    job = descent(truth(), 1)
-    starts = random_starts(5, job.views, 0.3, N, torch.Generator().manual_seed(0))
-    assert not starts.curvature.any()
-    ends = (starts.points[:, -1] - starts.points[:, 0]).norm(dim=-1)
-    assert ends.tolist() == pytest.approx([0.3] * 5, rel=1e-4)
-    assert starts.points[:, N // 2].abs().max() < 1e-6
-    assert torch.allclose(torch.linalg.det(starts.frames[:, 0]), torch.ones(5))

@@ -40,7 +40,7 @@ def stop() -> None:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    plan = Plan("clean", FRAMES, size=256, px_per_mm=80.0, seed=0, source="npy")
+    plan = Plan("clean", FRAMES, size=256, px_per_mm=80.0, seed=1, source="npy")
     return simulate(tmp_path_factory.mktemp("clean") / "worm", plan)
 
 
@@ -104,11 +104,11 @@ def test_another_run_is_refused_and_redo_starts_over(
     with pytest.raises(KeyboardInterrupt):
         reconstruct(Job(recording, out, SETTINGS), Teller("reconstructing", 2, stop))
     job = Job(recording, out, SETTINGS)
-    other = replace(SETTINGS, tracking=replace(SETTINGS.tracking, lost=9.0))
+    other = replace(SETTINGS, judging=replace(SETTINGS.judging, jump=9.0))
     for wrong, named in (
         (replace(job, device="cuda"), "device cpu, not cuda"),
         (replace(job, seed=7), "seed 0, not 7"),
-        (replace(job, settings=other), r"tracking\.lost = .*, not 9\.0"),
+        (replace(job, settings=other), r"judging\.jump = .*, not 9\.0"),
     ):
         with pytest.raises(InputError, match=named + ".*--redo"):
             reconstruct(wrong, Teller())
@@ -118,7 +118,7 @@ def test_another_run_is_refused_and_redo_starts_over(
     assert (open_result(out).status == "ok").sum() == 2, "nothing new has come yet"
     assert not [doing for doing in teller.told if doing.startswith("locating")], "the crops serve other settings"
     reconstruct(redo, Teller())
-    assert "tracking.lost" in info(out).changed and info(out).state == "complete"
+    assert "judging.jump" in info(out).changed and info(out).state == "complete"
     same(out, first[0])
 
 
@@ -164,10 +164,10 @@ def test_the_command_says_what_to_look_at(
     def doubted(beginning: Beginning, ways: list[list[int]]) -> object:
         for tracked in followed(beginning, ways):
             lost = tracked.frame in (1, 2)
-            yield replace(tracked, status="lost", fit=None, projection=None) if lost else tracked
+            yield replace(tracked, status="lost", reason="no fit", fit=None, projection=None) if lost else tracked
 
     monkeypatch.setattr(HOME, "track_ways", doubted)
-    (tmp_path / "settings.toml").write_text("[start]\ntries = 1\n", encoding="utf-8")
+    (tmp_path / "settings.toml").write_text("[start]\npairs = 1\n", encoding="utf-8")
     command = ("reconstruct", recording, "-o", tmp_path / "out", "--settings", tmp_path / "settings.toml")
     run = midline3d(*command)
     assert run.status == 0, run.err

@@ -108,6 +108,8 @@ def test_names_dimensions_and_attributes(tmp_path: Path) -> None:
         "reason": ("time",),
         "edited": ("time",),
         "explained": ("time", "camera"),
+        "unexplained": ("time", "camera"),
+        "unbacked": ("time", "camera"),
         "sigma_across": ("time", "keypoint"),
         "sigma_along": ("time", "keypoint"),
         "source_frame": ("time", "camera"),

@@ -151,7 +151,7 @@ STATE = {
     "body": np.linspace(0, 1, 7, dtype=np.float32),
     "ways": [{"frame": 12, "states": np.arange(6.0).reshape(2, 3)}, {"frame": 3, "states": np.zeros((0, 3))}],
     "head_odds": 0.1 + 0.2,
-    "halo": None,
+    "veil": None,
     "name": "Müller",
 }
 
@@ -163,7 +163,7 @@ def test_what_is_kept_comes_back_number_for_number(tmp_path: Path) -> None:
         result.note(more="later")
     found = Result.resume(tmp_path, HEADER).kept("track")
     assert found is not None and found.keys() == STATE.keys()
-    assert found["head_odds"] == 0.1 + 0.2 and found["halo"] is None and found["name"] == "Müller"
+    assert found["head_odds"] == 0.1 + 0.2 and found["veil"] is None and found["name"] == "Müller"
     assert found["body"].dtype == np.float32 and np.array_equal(found["body"], STATE["body"])
     assert found["ways"][1]["states"].shape == (0, 3) and found["ways"][0]["frame"] == 12
     with pytest.raises(ValueError, match="no name"):

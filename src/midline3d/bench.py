@@ -24,7 +24,7 @@ from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.adam import descend
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.objective import Descent
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, focused, moved, normal_equations, solve
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, moved, normal_equations, solve
 from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
 from midline3d.recording.crops import Log, Prepared, cut, origins
@@ -34,8 +34,9 @@ from midline3d.state import FrameState
 from midline3d.synth.dirt import shifted
 from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
 from midline3d.tracking.batch import Batch, Reel, record
-from midline3d.tracking.begin import Beginning, average_body, begin, first_state, start_frames
+from midline3d.tracking.begin import Beginning, begin, searched, size_of, start_pairs
 from midline3d.tracking.clip import Clip, bounds_of
+from midline3d.tracking.learning import average_body
 from midline3d.tracking.ways import track_ways
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ SIGMA = 5.0
 VERTICES = (32, 64, 128, 256)
 WINDOWS = (200, 300, 400)
 USUAL_STEPS = 6
-"""Of a tracked frame, its choice of a start and its misfit counted in."""
+"""Of a tracked frame, its choice of a start and the evidence counted in."""
 
 
 class Drawn(Prepared):
@@ -121,7 +122,7 @@ class Work:
     views: Views
     """The body's middle has the brightness 1."""
     bright: Views
-    """The body's middle has the brightness `contrast`."""
+    """The body's middle has the brightness `Clip.contrast`."""
     state: FrameState
     beginning: Beginning
     settings: Settings
@@ -131,7 +132,6 @@ def make_work(beginning: Beginning, vertices: int, window: int) -> Work:
     """The beginning's own frame; larger crops are padded."""
     clip, frame, state = beginning.clip, beginning.frame, beginning.state
     pad = (window - clip.prepared.window) // 2
-    contrast = clip.settings.pixels.contrast
     bend = torch.nn.functional.interpolate(state.curvature.mT, vertices, mode="linear", align_corners=True).mT
     middle = torch.full((1,), vertices // 2, device=clip.device)
     old = state.vertices // 2
@@ -143,7 +143,7 @@ def make_work(beginning: Beginning, vertices: int, window: int) -> Work:
         return Views(images, replace(views.cameras, centre=views.cameras.centre + pad))
 
     settings = replace(clip.settings, curve=replace(clip.settings.curve, vertices=vertices))
-    views, bright = padded(clip.views([frame], 1.0)), padded(clip.views([frame], contrast))
+    views, bright = padded(clip.plain_views([frame])), padded(clip.views([frame]))
     return Work(views, bright, state, beginning, settings)
 
 
@@ -154,10 +154,10 @@ def step_seconds(work: Work, steps: int, reference: bool = False) -> float:
     taper = PaperTaper(settings.curve.vertices, adam.sigma_min, adam.iota_min)
     body = Reference() if reference else None
     descent = Descent(
-        work.views, taper, settings.losses, clip.bounds(1.0), adam, settings.pixels.cutoff, previous=None, body=body
+        work.views, taper, settings.losses, clip.plain_bounds(), adam, settings.pixels.cutoff, previous=None, body=body
     )
     sigma = torch.full_like(work.state.sigma, SIGMA)
-    state = replace(work.state, sigma=sigma, iota=work.state.iota / settings.pixels.contrast)
+    state = replace(work.state, sigma=sigma, iota=work.state.iota / clip.contrast)
     return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device, runs=3) / steps
 
 
@@ -172,10 +172,9 @@ def iteration_seconds(work: Work, count: int) -> float:
         basis=spline_basis(start.vertices, settings.curve.nodes, dtype, device),
         objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
         weights=settings.second_order,
-        bounds=clip.bounds(settings.pixels.contrast),
+        bounds=clip.bounds(),
         anchor=start,
     )
-    problem = focused(problem, start)
     at, damping = evaluate(problem, start), torch.full((1,), 1e-3, device=device)
 
     def iterate() -> None:
@@ -190,8 +189,9 @@ def bench(device: str, report: Report, frames: int = 40, compare: bool = False) 
     report("drawing a swimming worm")
     clip = drawn_clip(Plan("swim", frames), settings, where)
     generator = torch.Generator().manual_seed(0)
-    report("searching for the worm in the first frame")
-    first = _timed(lambda: first_state(clip, start_frames(clip, 1)[0], generator), where, warm=False)
+    report("searching for the worm in one frame")
+    (place, *_), *_ = next(start_pairs(clip))
+    first = _timed(lambda: searched(clip, [place], size_of(clip), generator), where, warm=False)
     beginning = begin(clip, torch.Generator().manual_seed(0), lambda doing, *_: report(doing))
     report("following the worm")
     figures = tracking_figures(beginning)
@@ -199,7 +199,7 @@ def bench(device: str, report: Report, frames: int = 40, compare: bool = False) 
     sizes = (1, 16, 64, 256) if device == "cuda" else (1, 8)
     figures["batch"] = [_batch_figures(beginning, size, where, frames if device == "cuda" else 8) for size in sizes]
     figures |= {"first_frame_s": first, "peak_mb": peak_megabytes(where)}
-    figures["start"] = {name: getattr(settings.start, name) for name in ("starts", "steps", "tries")}
+    figures["start"] = {name: getattr(settings.start, name) for name in ("starts", "steps", "pairs")}
     report("timing steps and iterations")
     work = make_work(beginning, 128, WINDOW)
     own = step_seconds(work, 20)
@@ -221,7 +221,7 @@ def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, windo
     local = cameras.local(torch.from_numpy(centre)[None], crop).to(torch.float32)
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(1, cameras.count, window, window, generator=generator)
-    start = random_starts(1, Views(images, local), 1.0, settings.curve.vertices, generator)
+    start = random_starts(Views(images, local), 1.0, settings.body.sharp, settings.curve.vertices, generator)
     body = average_body(settings.body, start.length[0])
     taper = body.profile(settings.curve.vertices, rig.scale(local, start.points)[0], settings.pixels.floor)
     problem = Problem(
@@ -230,7 +230,7 @@ def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, windo
         basis=spline_basis(settings.curve.vertices, settings.curve.nodes, torch.float32, "cpu"),
         objective=Objective(settings.pixels.cutoff, robust=settings.pixels.robust),
         weights=replace(settings.second_order, settled=0.0),
-        bounds=bounds_of(settings.curve, settings.pixels.contrast),
+        bounds=bounds_of(settings.curve, torch.ones(cameras.count)),
         anchor=start,
     )
     return _timed(lambda: fit(problem, start, USUAL_STEPS), torch.device("cpu"))
@@ -358,7 +358,7 @@ def table(figures: dict[str, Any]) -> Table:
         ("an iteration", f"{figures['iteration_ms']:.2f} ms"),
         ("the first frame", f"{figures['first_frame_s']:.1f} s"),
         ("its random starts, and their steps", f"{start['starts']}, {start['steps']}"),
-        ("frames that a recording is begun from (start.tries)", f"{start['tries']}"),
+        ("places that a recording is begun from, two frames each (start.pairs)", f"{start['pairs']}"),
         ("a step of Adam", f"{step:.2f} ms"),
         ("the same by the reference", f"{reference:.0f} ms ({reference / step:.0f} times)"),
         ("memory at most", "not known" if figures["peak_mb"] is None else f"{figures['peak_mb']:.0f} MB"),

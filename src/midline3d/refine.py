@@ -25,8 +25,8 @@ from midline3d.settings import RefineSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.store import open_result
-from midline3d.tracking.learning import body_taper, problem_of, shared_prior
 from midline3d.tracking.clip import Clip, kept_body, kept_clip
+from midline3d.tracking.learning import body_taper, problem_of, shared_prior
 from midline3d.tracking.reconstruct import Job, Progress, reconstruct
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def read_frame(folder: Path, frame: int) -> Picture:
         raise InputError(f"frame {frame} of {folder} is {row.status.item()}, so there is no midline to draw")
     clip = kept_clip(folder, dataset)
     here = frame - clip.prepared.start
-    views = clip.views([here], 1.0)
+    views = clip.plain_views([here])
     images = views.images[0].numpy().astype(np.float64)
     midlines = row.projection.values - clip.prepared[here].origin[:, None]
     return Picture(
@@ -103,7 +103,7 @@ def read_frame(folder: Path, frame: int) -> Picture:
 def _rendered(folder: Path, clip: Clip, frame: int, row: xr.Dataset) -> Array:
     """R of one frame, (camera, height, width), from what the result keeps of it."""
     settings = clip.settings
-    views = clip.views([frame], 1.0)
+    views = clip.plain_views([frame])
     scales = scale(views.cameras, torch.zeros(1, 1, 3))[0]
     taper = kept_body(folder).profile(settings.curve.vertices, scales, settings.pixels.floor)
     world = torch.from_numpy(row.position.isel(individual=0).transpose("keypoint", "space").values)[None]

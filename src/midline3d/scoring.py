@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from midline3d.rendering import Blobs, Rendering
+from midline3d.rendering import Blobs
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -25,11 +25,6 @@ def relative(peaked: Float[Tensor, "batch vertex"]) -> Float[Tensor, "batch vert
     """S-hat: scores as a share of the best (eq. 6); a curve that meets nothing scores 0 everywhere."""
     best = peaked.amax(1, keepdim=True)
     return torch.where(best > 0, peaked / torch.where(best > 0, best, 1.0), 0.0)
-
-
-def relative_scores(rendering: Rendering, blobs: Blobs) -> Float[Tensor, "batch vertex"]:
-    """S-hat of a rendering."""
-    return relative(single_peak(raw_scores(rendering.overlap, blobs)))
 
 
 def mask_blobs(blobs: Blobs, shares: Float[Tensor, "batch vertex"]) -> Blobs:

@@ -108,8 +108,9 @@ class CurveSettings:
     """px."""
     iota: Annotated[tuple[float, float], Range(1e-4, 100)] = (0.02, 3.0)
     """Of the recording's brightest body."""
-    rho: tuple[float, float] = (0.6, 6.0)
-    defocus: float = 20.0
+    rho: Annotated[tuple[float, float], Range(0.1, 50)] = (0.6, 6.0)
+    """1 is a Gaussian; under 0.6 a blob is a spike with tails, above 6 a disc, and no body is either."""
+    defocus: Annotated[float, Range(0, 1000)] = 20.0
     """px of blur per mm of depth, either way: stronger than any lens of this field."""
 
 
@@ -117,17 +118,17 @@ class CurveSettings:
 class PixelSettings:
     """How a render is held against the images."""
 
-    model_error: float = 0.6
+    model_error: Annotated[float, Range(0.01, 10)] = 0.6
     """b of a pixel's standard deviation a + b I. With a measured in each view (its noise, and what the model gets wrong
     of faint light), r = log(1 + b R / a) - log(1 + b I / a) has the same spread everywhere. The model is off by 0.1 to
     0.2 of the light where the body is dark, but over patches of 15 to 30 px at once: as many independent errors would
     have to be four or five times as large to say as little."""
-    cutoff: float = 3e-3
-    """Share of its peak under which a blob is cut."""
-    robust: float = 1.0
+    cutoff: Annotated[float, Range(1e-6, 0.5)] = 3e-3
+    """Share of its peak under which a blob is cut: at 3e-3 what is cut is less than one grey level of a dark body."""
+    robust: Size = 1.0
     """c of Cauchy's loss, in units of r: light that is wrong by more than a factor of e has less and less to say."""
-    floor: float = 0.5
-    """px: least width of a blob, a pixel's own."""
+    floor: Annotated[float, Range(0.05, 10)] = 0.5
+    """px: least blur of a view, a pixel's own: a sensor shows nothing sharper."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +149,12 @@ class SecondOrderSettings:
     """Of squared angle per segment."""
     keep_shift: Weight = 1e-2
     """Of squared px of change of the relative shifts since the frame before."""
-    keep_look: float = 0.3
-    """Of squared change of log sigma, log iota, log rho since the frame before."""
-    small_defocus: float = 1e-3
+    keep_look: Weight = 0.3
+    """Of squared change of log sigma, log iota, log rho since the frame before: focus and light change slowly."""
+    small_defocus: Weight = 1e-3
     """Of squared defocus, in px per mm: lenses of this field have up to 10. Held tightly, the world would be made
     larger so that a mm blurs less."""
-    keep_length: float = 3e4
+    keep_length: Weight = 3e4
     """Of squared change of log length, once the body has been learned: it is the animal's own."""
 
 
@@ -163,9 +164,11 @@ class AdamSettings:
     learns fastest, then the look, then the cameras."""
 
     steps: Count = 200
+    """At most: most frames converge before."""
     position: Weight = 2e-3
     """mm a step."""
     frame: Weight = 1e-2
+    """Of the entries of T, M1 and M2."""
     curvature: Weight = 0.127
     """Per body length: 1e-3 rad per segment."""
     length: Weight = 2e-3
@@ -177,15 +180,18 @@ class AdamSettings:
     iota: Weight = 2e-3
     """Of the brightest body."""
     rho: Weight = 2e-3
+    """Of the exponent itself."""
     decay: Annotated[float, Range(0.01, 1)] = 0.8
     """Of all rates, after `patience` steps without improvement."""
     patience: Whole = 5
+    """Steps: the paper's."""
     smallest: Share = 1e-3
     """Share of its rate under which no parameter falls."""
     settled: Weight = 2e-3
     """Share of the loss: a frame has converged once `window` steps gain less than that on the `window` before. The
     original waits for two slow averages to meet and idles through two thirds of its steps."""
     window: Count = 12
+    """Steps: as many as level out the noise of a drawn start vertex."""
     spread: Share = 0.125
     """Standard deviation of the start vertex n_0 about the middle, as a share of N."""
     theta: Share = 0.1
@@ -221,66 +227,81 @@ class LossWeights:
 class StartSettings:
     """The beginning: random starts of several frames in one batch, the best kept."""
 
-    starts: int = 12
+    starts: Annotated[int, Range(1, 1000)] = 12
     """Of each frame. In an open posture two thirds of them reach the best minimum, in a tight coil a quarter: then 12
     fail together once in thirty."""
-    steps: int = 200
-    warm_up: int = 120
-    """Steps over which the least length grows to its final value."""
-    length: float = 0.27
-    """Of the worm's length by its silhouette: of the straight line that each begins as."""
-    longest: float = 1.15
+    steps: Count = 200
+    """Of Adam, for every start: 80 behind the warm-up, in which the curves settle and are told apart by their loss."""
+    warm_up: Count = 120
+    """Steps over which the least length grows to its final value: slowly, so that the ends feel their way."""
+    length: Annotated[float, Range(0.05, 2)] = 0.27
+    """Of the worm's length by its silhouette: of the straight line that each begins as. So short it lies on the body
+    wherever it lies, and bends as it grows."""
+    longest: Annotated[float, Range(0.1, 2)] = 1.15
     """Of the same: the least length at the end of the warm-up. Too long rather than too short: a short curve is
     content with a part of the body, a long one is shortened by what it draws in vain."""
-    pairs: int = 3
-    """Places of the recording, far apart, at each of which two frames are begun from."""
-    apart: int = 6
-    """Frames between the two: followed from one to the other, the curves must meet."""
-    polish: int = 3
-    """Best starts of each frame that are then fitted to the end."""
-    rounds: int = 3
-    """Times that other places are tried where no pair agrees."""
+    pairs: Annotated[int, Range(1, 100)] = 3
+    """Places of the recording, far apart, at each of which two frames are begun from: in one the worm may be coiled or
+    lie on dirt, and not in another."""
+    apart: Annotated[int, Range(1, 1000)] = 6
+    """Frames between the two: followed from one to the other, the curves must meet. Neighbours would be misread
+    alike."""
+    polish: Annotated[int, Range(1, 1000)] = 3
+    """Best starts of each frame that are then fitted to the end: the coarse search ranks close ones by chance."""
+    rounds: Annotated[int, Range(1, 100)] = 3
+    """Times that other places are tried where no pair agrees: then the recording is begun from the best, with a
+    warning."""
 
 
 @dataclass(frozen=True)
 class BodySettings:
     """Learning the animal's own constants: where they lie before any image is seen, and how surely."""
 
-    frames: int = 16
-    """Learned from at most so many, spread evenly over `span`."""
-    span: int = 48
+    frames: Count = 16
+    """Learned from at most so many, spread evenly over `span`: neighbours tell the same, and each costs as much."""
+    span: Count = 48
     """Frames tracked for learning before the recording itself is: they show the animal from many sides."""
-    iterations: int = 30
-    """At most."""
-    first_iterations: int = 8
-    """Before the veil and the spread of faint light are measured by what the body leaves over."""
-    rounds: int = 2
-    """Times that they are measured."""
-    sure: float = 24.0
+    iterations: Count = 30
+    """At most: learning ends by itself, once an iteration gains hardly any energy."""
+    first_iterations: Count = 8
+    """Before the veil and the spread of faint light are measured by what the body leaves over: rough is enough."""
+    rounds: Annotated[int, Range(0, 100)] = 2
+    """Times that they are measured: the second time by a body that was learned without the veil. 0 measures neither."""
+    sure: Weight = 24.0
     """Times that the priors below count. What the model gets wrong repeats itself in every frame, so that the frames
     together say less than their number; over 13 animals of three image models and real frames, 1 left the ends up to four
     times as far off as 24, 8 up to three times, and 60 was better for some and worse for as many."""
-    head_share: float = 0.17
+    head_share: Annotated[float, Range(0.01, 1)] = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""
     head_share_spread: Size = 0.25
     """Standard deviation of the logarithm, here and below."""
     head_bluntness: Size = 0.55
+    """Exponent (see `Shape`): nearly an ellipse."""
     head_bluntness_spread: Size = 0.3
-    tail_share: Share = 0.28
+    """Wider than the share's: blur hides how an end begins."""
+    tail_share: Annotated[float, Range(0.01, 1)] = 0.28
+    """Of the length over which the tail tapers."""
     tail_share_spread: Size = 0.3
+    """A little wider than the head's: a pointed end fades before it is over."""
     tail_bluntness: Size = 0.85
+    """Exponent: nearly a point."""
     tail_bluntness_spread: Size = 0.35
+    """As of the share."""
     opacity: Size = 1.0
+    """Exponent of the opacity at both ends (see `Shape`): 1 where the tissue absorbs evenly."""
     opacity_spread: Size = 0.2
+    """The tissue along the body, below, tells the rest."""
     depth: Size = 0.5
-    """Absorption saturates: twice the way through the body is not twice as dark."""
+    """Exponent. Absorption saturates: twice the way through the body is not twice as dark."""
     depth_spread: Size = 0.3
+    """Light tissue hardly saturates, dark tissue does."""
     sharp: Size = 0.019
     """sigma of the body's middle in perfect focus, as a share of the length: a worm is 15 times as long as thick."""
     sharp_spread: Size = 0.2
+    """Larvae are slimmer, gravid adults thicker."""
     tissue_spread: Size = 0.3
-    """Of the tissue's opacity along the body."""
+    """Of the tissue's opacity along the body: the gut is darker than the pharynx, eggs than both."""
     tip_spread: Size = 0.15
     """Of the tissue at the very tips, where it could not be told from the taper."""
     turn_spread: Size = 0.08
@@ -300,29 +321,33 @@ class TrackingSettings:
 
 @dataclass(frozen=True)
 class JudgingSettings:
-    """From when on a frame is not trusted. Pieces are pieces of the body as long as it is wide (see `Evidence`)."""
+    """From when on a frame is not trusted. Pieces are pieces of the body as long as it is wide (see `Evidence`): some
+    twenty are a worm."""
 
-    explained: float = 0.5
+    explained: Share = 0.5
     """Least share of the light that image and render have in common, in every view."""
-    least_explained: float = 0.3
+    least_explained: Share = 0.3
     """The same, under which the frame is lost."""
-    unexplained: float = 4.0
+    unexplained: Weight = 4.0
     """Most pieces of light around the curve that nothing draws, in two views at once."""
-    most_unexplained: float = 12.0
+    most_unexplained: Weight = 12.0
     """The same in one view."""
-    beyond: float = 0.1
+    beyond: Weight = 0.1
     """Of the body's brightness: most light beyond an end, in all views at once. Dirt is hardly ever there in all."""
-    unbacked: float = 0.3
+    unbacked: Weight = 0.3
     """Most pieces that are drawn where there is no light, in any view."""
-    unsure: float = 0.03
+    most_unbacked: Weight = 3.0
+    """The same, above which the frame is lost."""
+    unsure: Share = 0.03
     """Most of the body, the tips aside, at which the light is rather not there than there in all views. Of 1834 frames
     of 48 recordings of three image models that speaks against 64 % of the wrong ones and 1.6 % of the others."""
-    most_unbacked: float = 3.0
-    """The same, above which the frame is lost."""
-    outside: float = 0.03
+    outside: Share = 0.03
     """Most of the body that may lie outside the crop of a view."""
-    jump: float = 0.15
+    jump: Weight = 0.15
     """Body lengths that the vertices may lie from where they were expected, on average."""
+    sprung: Weight = 0.05
+    """Body lengths that an end may move from one frame to the next more than the body's middle does: where it springs
+    further, the frames on either side are fitted again from the other."""
 
 
 @dataclass(frozen=True)

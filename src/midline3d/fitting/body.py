@@ -18,7 +18,6 @@ from midline3d.fitting.second_order import Evaluation, Problem, add_priors, eval
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
-
 SETTLED = 0.03
 """Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
 would stop long before the ends have found their place."""

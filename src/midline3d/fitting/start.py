@@ -39,9 +39,7 @@ class Guesses:
         return self.state[chosen.flatten()]
 
 
-def random_starts(
-    views: Views, length: float, sigma: float, vertices: int, generator: torch.Generator
-) -> FrameState:
+def random_starts(views: Views, length: float, sigma: float, vertices: int, generator: torch.Generator) -> FrameState:
     """A short straight line through the local origin of every frame, turned at random; length and sigma in mm."""
     images = views.images
     count = len(images)

@@ -21,6 +21,7 @@ from midline3d.files import aside, claim, demand, guarded, room, write_whole
 from midline3d.recording.crops import (
     BEGUN,
     FORMAT,
+    IMAGES,
     LOG,
     MANIFEST,
     STATUS,
@@ -157,7 +158,6 @@ def _kept(folder: Path, fingerprint: str, recording: Recording, frames: range) -
         return None
     whole = len(kept) == len(kept.log.status) == len(frames) and kept.start == frames.start
     return kept if whole and len(kept.noise) == len(recording.views) else None
-
 
 
 def _save_log(folder: Path, log: Log) -> None:

@@ -48,6 +48,8 @@ class Result:
         self._home: dict[int, int] = {}  # of every frame that is there: its segment's number, 0 in memory
         self._last = manifest.since
         self._terms: set[str] = set()
+        self._open: tuple[int, dict[str, NDArray[Any]] | None] = (0, None)
+        """The segment that was read last, by its number."""
         self._waiting: dict[int, FrameResult] = {}
         self._known: dict[str, Any] = {}
         self._since = 0.0
@@ -211,8 +213,12 @@ class Result:
         """A frame as it was added, number for number (None became NaN where neighbours have numbers)."""
         if frame in self._waiting:
             return self._waiting[frame]
-        segment = self._segments.get(self._home.get(frame, 0))
-        arrays = None if segment is None else segment.read(self.folder)
+        number = self._home.get(frame, 0)
+        # Frames are mostly read one after the other: the last segment is kept open.
+        if number != self._open[0]:
+            segment = self._segments.get(number)
+            self._open = number, None if segment is None else segment.read(self.folder)
+        arrays = self._open[1]
         return None if arrays is None else unpack(arrays, arrays["frame"].tolist().index(frame))
 
     def dataset(self) -> xr.Dataset:

@@ -15,7 +15,8 @@ from midline3d.errors import InputError
 from midline3d.fitting.body import Body
 from midline3d.fitting.second_order import fit
 from midline3d.fitting.start import search
-from midline3d.shapes import Float, Tensor
+from midline3d.settings import SecondOrderSettings
+from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
@@ -92,8 +93,8 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
     best = max(tried, key=lambda start: (start.confirmed, start.explained))
     if not best.confirmed:
         warnings.warn(
-            f"searched for in {len(tried)} frames, the worm was nowhere found twice in the same posture: the result starts "
-            f"from frame {clip.prepared.start + best.frame}, look there first",
+            f"searched for in {len(tried)} frames, the worm was nowhere found twice in the same posture: the result "
+            f"starts from frame {clip.prepared.start + best.frame}, look there first",
             stacklevel=2,
         )
     return best
@@ -107,14 +108,18 @@ def size_of(clip: Clip, frames: int = 12) -> Size:
     per_mm = scale(views.cameras, views.images.new_zeros(len(some), 1, 3)).mean(0)
     size = worm_size(views.images, per_mm)
     if size is None:
-        raise InputError("nothing stands out in the crops: run `midline3d check --picture` to see what the cameras show")
+        raise InputError(
+            "nothing stands out in the crops: run `midline3d check --picture` to see what the cameras show"
+        )
     return size
 
 
 def start_pairs(clip: Clip) -> Iterator[list[tuple[int, ...]]]:
     """Places of the whole recording, the most spread out first, each with a second frame close by; some at a time."""
     found, settings = _found(clip), clip.settings.start
-    some = sorted({found[round(place)] for place in np.linspace(0, len(found) - 1, 4 * settings.pairs * settings.rounds)})
+    some = sorted(
+        {found[round(place)] for place in np.linspace(0, len(found) - 1, 4 * settings.pairs * settings.rounds)}
+    )
     order = np.argsort(-_extent(clip, some))
     left = [some[place] for place in order]
     located = set(found)
@@ -166,9 +171,7 @@ def _extent(clip: Clip, frames: list[int]) -> Float[np.ndarray, " frame"]:
 def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generator) -> list[Start]:
     """The best of many random starts in each of the frames, fitted to the end as an average animal."""
     settings = clip.settings
-    guesses = search(
-        clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator
-    )
+    guesses = search(clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator)
     count = min(settings.start.polish, settings.start.starts)
     best = guesses.best(count)
     best = replace(best, iota=best.iota * clip.contrast)
@@ -176,7 +179,9 @@ def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generat
     taper = body_taper(clip, frames[0], average_body(settings.body, best.length.median()))
     free = replace(settings.second_order, keep_length=0.0)
     done = fit(problem_of(clip, many, taper, best, free), best, settings.second_order.first_iterations)
-    rows = (done.energy.view(-1, count).argmin(1) + count * torch.arange(len(frames), device=done.energy.device)).tolist()
+    rows = (
+        done.energy.view(-1, count).argmin(1) + count * torch.arange(len(frames), device=done.energy.device)
+    ).tolist()
     states = done.state[rows]
     told = evidence(problem_of(clip, frames, taper, states, free), states, clip.contrast)
     worst = told.explained.amin(1).tolist()
@@ -194,7 +199,9 @@ def _confirmed(clip: Clip, starts: list[Start]) -> list[Start]:
     for frame in range(one.frame + way, other.frame + way, way):
         start = clip.carried(state, frame - way, frame)
         state = fit(
-            problem_of(clip, [frame], taper, start, _learning_weights(clip)), start, clip.settings.second_order.iterations
+            problem_of(clip, [frame], taper, start, _learning_weights(clip)),
+            start,
+            clip.settings.second_order.iterations,
         ).state
     same = _distance(clip, other.frame, state, other.state) < MEETING * float(other.state.sigma.mean())
     return [replace(start, confirmed=same) for start in starts]
@@ -208,7 +215,7 @@ def _distance(clip: Clip, frame: int, one: FrameState, other: FrameState) -> flo
     return float((away.amin(1).mean() + away.amin(2).mean()) / 2)
 
 
-def _learning_weights(clip: Clip):  # noqa: ANN202
+def _learning_weights(clip: Clip) -> SecondOrderSettings:
     # The length may still change, but not from one frame to the next by what a hidden tail would gain.
     weights = clip.settings.second_order
     return replace(weights, keep_length=weights.keep_length * 1e-2)

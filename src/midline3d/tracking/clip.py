@@ -150,7 +150,8 @@ def kept_clip(folder: Path, dataset: xr.Dataset) -> Clip:
             raise InputError(f"{folder} has no {name}, which is needed here; reconstruct into a new folder")
     prepared = Prepared(folder / "crops", load_calibration(folder / "calibration.json"))
     clip, kept = Clip.of(prepared, settings, torch.device("cpu")), _kept(folder)
-    return replace(clip, error=torch.tensor(kept["error"]), veil=Veil.of_json(kept["veil"]))
+    veil = None if kept["veil"] is None else Veil.of_json(kept["veil"])
+    return replace(clip, error=torch.tensor(kept["error"]), veil=veil)
 
 
 def kept_body(folder: Path) -> Body:

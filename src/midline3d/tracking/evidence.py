@@ -1,7 +1,7 @@
 """What the images say to a curve, view by view: light that it explains, light that it leaves over, light that it lacks.
 
-All in units that do not depend on the recording: brightness in that of the body's middle, areas in squares of the body's
-width, doubt in standard deviations of what the view's noise and the model's own error allow.
+All in units that do not depend on the recording: brightness in that of the body's middle, areas in squares of the
+body's width, doubt in standard deviations of what the view's noise and the model's own error allow.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Evidence:
     unbacked: Float[Tensor, "batch camera"]
     """What is drawn where there is no light, in the same pieces."""
     beyond: Float[Tensor, "batch 2"]
-    """Light beyond the head and the tail that nothing draws, along the way on by a width and more that has the most of it,
-    in the view that has the least: of the body's brightness."""
+    """Light beyond the head and the tail that nothing draws, of the body's brightness: along the way on, by a width and
+    more, that has the most of it, in the view that has the least."""
     border: Float[Tensor, "batch camera"]
     """Share of the vertices that lie outside the crop."""
     confidence: Float[Tensor, "batch vertex"]

@@ -79,8 +79,7 @@ class Track:
             return Tracked(frame, "lost", verdict.reason, evidence=found.evidence)
         self.lost = 0
         self.states.append((frame, found.fit.state))
-        projection = _projection(clip, frame, found.fit.state)
-        return Tracked(frame, verdict.status, verdict.reason, found.fit, projection, found.evidence)
+        return outcome(clip, frame, found)
 
     def searching(self) -> bool:
         """Whether to search the whole crop: at once, then less and less often, but every tenth frame at least."""
@@ -101,6 +100,12 @@ def follow(beginning: Beginning, frames: list[int], track: Track | None = None) 
         yield track.settle(clip, frame, _fitted(beginning, frame, track))
 
 
+def outcome(clip: Clip, frame: int, found: Candidate) -> Tracked:
+    """The outcome of a frame that was found."""
+    verdict, projection = found.verdict, _projection(clip, frame, found.fit.state)
+    return Tracked(frame, verdict.status, verdict.reason, found.fit, projection, found.evidence)
+
+
 def missing(clip: Clip, frame: int) -> Tracked:
     """The outcome of a frame in which the animal was not located."""
     unreadable = clip.prepared.log.status[frame] == 3
@@ -110,7 +115,7 @@ def missing(clip: Clip, frame: int) -> Tracked:
 def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     """The best fit from where the animal was, or from where it was going; from further off if neither will do."""
     clip = beginning.clip
-    place, last = track.states[-1]
+    place, _ = track.states[-1]
     starts = merged(_predictions(clip, frame, list(track.states)))
     anchor = starts[[0]]
     adjacent = abs(frame - place) == 1

@@ -1,4 +1,4 @@
-"""Whether a frame's midline is to be trusted: by what its images say to it, from the first frame on, without a history."""
+"""Whether a frame's midline is to be trusted: by what its images say to it, from the first frame on, no history."""
 
 from __future__ import annotations
 

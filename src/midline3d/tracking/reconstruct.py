@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from midline3d.calibration import save_calibration
@@ -22,10 +23,14 @@ from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import FrameResult, Header, Result, RunLog, info, locked, ranges
 from midline3d.tracking.begin import Beginning, Progress, begin
-from midline3d.tracking.checkpoint import WAYS, begun, gaps, told, track_to
+from midline3d.tracking.checkpoint import WAYS, begun, gaps, stored_state, told, track_to
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked, missing
+from midline3d.tracking.mending import Known, mended, springs
 from midline3d.tracking.ways import track_ways
+
+MENDED = "mended"
+"""Name under which a run keeps that its frames have been held against one another."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def _reconstructed(job: Job, recording: Recording, log: RunLog, progress: Progre
     with Result.start(job.out, header, job.redo) as result:
         done, count = len(result.done), len(prepared)
         log.say(f"{done} of {count} frames are there, {count - done} to do")
-        if not result.complete:
+        if not result.complete or result.kept(MENDED) is None:
             demand(job.out, result.needed, "the midlines")
             _track(job, recording, prepared, result, log, progress)
         path = result.consolidate()
@@ -104,6 +109,9 @@ def _track(job: Job, recording: Recording, prepared: Prepared, result: Result, l
         log.say(f"resumed with the animal as it was learned; {_left(beginning, result)}")
     with _timed(result):
         _follow(beginning, result, progress)
+    again = _mend(beginning, result, progress)
+    result.keep(MENDED, {"frames": again})
+    log.say(f"{again} frames came out better from the other side of where an end had sprung")
 
 
 @contextmanager
@@ -133,6 +141,33 @@ def _follow(beginning: Beginning, result: Result, progress: Progress) -> None:
             known = told(WAYS[way], tracks[way], tracked.frame)
             result.append(start + tracked.frame, _record(clip, tracked), known)
             progress("reconstructing", len(result.done), count)
+
+
+def _mend(beginning: Beginning, result: Result, progress: Progress) -> int:
+    """Fits frames again from the other side where an end has sprung; returns how many came out better."""
+    clip = beginning.clip
+    start, settings = clip.prepared.start, clip.settings
+    if settings.tracking.fitter != "second-order":
+        return 0
+    ends, middle = np.full((len(clip), 2, 3), np.nan), np.full((len(clip), 3), np.nan)
+    for frame, record in enumerate(map(result.read, range(start, start + len(clip)))):
+        if record is not None and record.position is not None:
+            ends[frame], middle[frame] = record.position[[0, -1]], record.position.mean(0)
+    at = springs(ends, middle, float(beginning.body.length), settings.judging.sprung).tolist()
+
+    def read(frame: int) -> Known | None:
+        record = result.read(start + frame)
+        if record is None or record.position is None or not np.isfinite(record.position).all() or record.loss is None:
+            return None
+        return Known(stored_state(clip, frame, record), float(record.loss))
+
+    count = 0
+    for tracked in mended(beginning, at, read):
+        result.append(start + tracked.frame, _record(clip, tracked))
+        count += 1
+        progress("fitting again where an end has sprung", count, 0)
+    result.flush()
+    return count
 
 
 def _ways(beginning: Beginning) -> list[list[int]]:

@@ -1,9 +1,9 @@
 """The veil: light that a view scatters beside the animal, as the wide part of its point spread.
 
-A lens, a dish and the gel throw a share of the light aside, round or to one side, so that the animal wears a faint ghost
-of itself. A curve fitted to it would be drawn towards it, and its ends out into it. What scatters is a view's own and
-stays the same, so it is learned once, together with the body. With V the scattering, an image is S + V * S of what a
-sharp view would show; S is found as I - V * (I - V * I), which is right to the third power of V.
+A lens, a dish and the gel throw a share of the light aside, round or to one side, so that the animal wears a faint
+ghost of itself. A curve fitted to it would be drawn towards it, and its ends out into it. What scatters is a view's own
+and stays the same, so it is learned once, together with the body. With V the scattering, an image is S + V * S of what
+a sharp view would show; S is found as I - V * (I - V * I), which is right to the third power of V.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def learn_veil(
     return Veil(torch.stack(kernels), cell)
 
 
-def _convolved(images: Float[Tensor, "batch #one h w"], kernels: Float[Tensor, "kernel k k"]) -> Tensor:
-    """Every image with every kernel (or each with its own), by Fourier transforms; beyond the border there is nothing."""
+def _convolved(images: Float[Tensor, "batch any h w"], kernels: Float[Tensor, "kernel k k"]) -> Tensor:
+    """Every image with every kernel (or each with its own), by Fourier transforms; beyond the border is nothing."""
     height, width = images.shape[-2:]
     half = kernels.shape[-1] // 2
     size = (height + 2 * half, width + 2 * half)

@@ -1,0 +1,82 @@
+"""Frames fitted again from the other side: where an end springs, it was caught before, or is caught now.
+
+Followed in one direction, an end that is hidden for a while may take hold of something else, be carried along, and spring
+back once it is seen again. Followed back from there it does not: the frames before the spring are fitted again from the
+one behind it, and those behind it from the one before, for as long as that leaves less energy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.fitting.second_order import fit
+from midline3d.state import FrameState
+from midline3d.tracking.begin import Beginning
+from midline3d.tracking.evidence import evidence
+from midline3d.tracking.follow import Candidate, Tracked, outcome
+from midline3d.tracking.judging import judge
+from midline3d.tracking.learning import problem_of
+
+LEAST_GAIN = 0.2
+"""Energy that a frame must gain to be replaced: less is how far two descents into one minimum differ."""
+FARTHEST = 200
+"""Frames that a mending goes on for at most."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a frame has come to, as far as mending asks."""
+
+    state: FrameState
+    energy: float
+
+
+Read = Callable[[int], Known | None]
+"""What is known of a frame (within the clip); None where it has no midline."""
+
+
+def springs(ends: NDArray[np.float64], middle: NDArray[np.float64], length: float, sprung: float) -> NDArray[np.int64]:
+    """Frames t for which an end moves further than the middle does, from t to t + 1, by more than `sprung` lengths.
+
+    ends: (frame, 2, 3) mm, middle: (frame, 3) mm, NaN where there is no midline.
+    """
+    own = np.linalg.norm(np.diff(middle, axis=0), axis=-1)
+    moved = np.linalg.norm(np.diff(ends, axis=0), axis=-1).max(-1) - own
+    with np.errstate(invalid="ignore"):
+        return np.flatnonzero(moved > sprung * length)
+
+
+def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]:
+    """The frames on either side of every spring that come out better from the other side."""
+    better: dict[int, Known] = {}
+
+    def known(frame: int) -> Known | None:
+        return better[frame] if frame in better else read(frame)
+
+    count = len(beginning.clip)
+    for spring in at:
+        for source, way in ((spring + 1, -1), (spring, 1)):
+            for frame in range(source + way, count if way > 0 else -1, way):
+                if abs(frame - source) > FARTHEST:
+                    break
+                old, start = known(frame), known(frame - way)
+                if old is None or start is None:
+                    break
+                found = _from(beginning, frame, frame - way, start.state)
+                if not float(found.fit.energy) < old.energy - LEAST_GAIN or found.verdict.status == "lost":
+                    break
+                better[frame] = Known(found.fit.state, float(found.fit.energy))
+                yield outcome(beginning.clip, frame, found)
+
+
+def _from(beginning: Beginning, frame: int, source: int, state: FrameState) -> Candidate:
+    clip, weights = beginning.clip, beginning.clip.settings.second_order
+    start = clip.carried(state, source, frame)
+    problem = problem_of(clip, [frame], beginning.taper, start, weights)
+    found = fit(problem, start, 2 * weights.iterations)
+    told = evidence(problem, found.state, clip.contrast)
+    return Candidate(found, told, judge(told, 0.0, clip.settings.judging))

@@ -1,0 +1,162 @@
+"""Learning the body: its derivatives against differences of what they are the derivatives of, in float64."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from scenes import BOUNDS, relative, rig, worm
+from torch import Tensor
+
+from midline3d.appearance import optics
+from midline3d.cameras import project
+from midline3d.fitting import body as learning
+from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, learn
+from midline3d.fitting.normal import spline_basis
+from midline3d.fitting.second_order import Problem, moved, rendered
+from midline3d.fitting.views import Views
+from midline3d.rendering import Objective
+from midline3d.settings import Settings
+from midline3d.state import FrameState
+from midline3d.tracking.learning import average_body
+
+DOUBLE = torch.float64
+N, NODES, SIZE, PER_MM, FRAMES = 48, 12, 64, 40.0, 2
+STEP = 1e-5
+
+
+class Scene:
+    """Two frames of a worm, pictures of a slightly other one, and where learning stands."""
+
+    def __init__(self) -> None:
+        self.rig = Rig(rig(3, SIZE, PER_MM), torch.zeros(FRAMES, 3, dtype=DOUBLE), torch.zeros(FRAMES, 3, 2).double())
+        self.body = average_body(Settings().body, torch.tensor(1.0, dtype=DOUBLE))
+        state = worm(FRAMES, N, seed=3)
+        state = replace(state, curvature=0.5 * state.curvature, defocus=torch.full_like(state.sigma, 1.5))
+        self.state = replace(state, iota=8.0 * state.iota).rebuilt(state.middle())
+        self.shared = Shared(self.body.numbers(), torch.full((3, 4), 2e-3, dtype=DOUBLE))
+        count = self.shared.flat().numel()
+        self.prior = SharedPrior(torch.zeros(count, dtype=DOUBLE), torch.zeros(count, dtype=DOUBLE))
+        self.problem = Problem(
+            views=Views(torch.zeros(FRAMES, 3, SIZE, SIZE, dtype=DOUBLE), self.rig.local(self.shared.cameras)),
+            taper=self.body.profile(N, torch.full((3,), PER_MM, dtype=DOUBLE), 0.3),
+            basis=spline_basis(N, NODES, DOUBLE, "cpu"),
+            objective=Objective(1e-4, robust=1.0),
+            weights=replace(Settings().second_order, keep_length=0.0, smoothness=1.0),
+            bounds=replace(BOUNDS, iota=(0.01, 99.0)),
+            anchor=self.state,
+        )
+        other = replace(self.state, iota=1.2 * self.state.iota, sigma=1.1 * self.state.sigma)
+        images = rendered(self.problem, other.moved(torch.full((FRAMES, 3), 0.03, dtype=DOUBLE)))
+        self.problem = replace(self.problem, views=replace(self.problem.views, images=images))
+        self.here = learning._look(self.problem, self.rig, self.prior, self.shared, self.state)
+
+    def after(self, own: Tensor, common: Tensor) -> learning._Point:
+        """Where learning stands after a step of the frames' unknowns and of the shared numbers."""
+        there = moved(self.here.problem, self.here.at.state, own)
+        return learning._look(self.problem, self.rig, self.prior, self.shared.moved(common), there)
+
+    def nothing(self) -> tuple[Tensor, Tensor]:
+        own = torch.zeros(FRAMES, self.problem.layout.count, dtype=DOUBLE)
+        return own, torch.zeros(self.shared.flat().numel(), dtype=DOUBLE)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return Scene()
+
+
+def blobs(scene: Scene, state: FrameState) -> Tensor:
+    """(batch, camera, vertex, 4): u, v, sigma-bar and iota-bar, light's way and focus made anew."""
+    problem = scene.here.problem
+    cameras = problem.views.cameras
+    look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
+    centre = project(cameras, state.points, state.shift)
+    return torch.cat([centre, look.sigma[..., None], look.iota[..., None]], -1)
+
+
+def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
+    layout, state = scene.problem.layout, scene.here.at.state
+    found = learning._by_geometry(scene.here)[..., :4, :]
+    assert found.shape[-1] == layout.shape_count
+    right = []
+    for unknown in range(layout.shape_count):
+        step = torch.zeros(FRAMES, layout.count, dtype=DOUBLE)
+        step[:, unknown] = STEP
+        ahead, behind = (blobs(scene, moved(scene.here.problem, state, way * step)) for way in (1, -1))
+        right.append((ahead - behind) / (2 * STEP))
+    exact = torch.stack(right, -1)
+    # Bends are right to second order in a segment's length; tangents are differences of neighbours, which a tip lacks.
+    for part in (slice(3, 5), layout.bend, slice(layout.length, layout.length + 1)):
+        for number, most in ((0, 0.01), (1, 0.01), (2, 0.03)):
+            assert relative(found[..., number, part], exact[..., number, part]) < most
+        # That blur takes more off the ends (`CAP`) is left out, where a longer body is farther from focus.
+        inside = slice(N // 3, -N // 3) if part.start == layout.length else slice(2, -2)
+        assert relative(found[..., inside, 3, part], exact[..., inside, 3, part]) < 0.1
+    # A worm that is moved as a whole looks the same.
+    assert relative(found[..., :2, :3], exact[..., :2, :3]) < 1e-6
+    assert found[..., 2:, :3].abs().max() < 1e-9 and exact[..., 2:, :3].abs().max() < 1e-6
+
+
+def test_the_gradient_of_the_whole_energy(scene: Scene) -> None:
+    """Of every frame's own unknowns, of the cameras', and of the body's."""
+    layout = scene.problem.layout
+    _, gradient = learning._system(scene.here, scene.rig)
+
+    def slope(own: Tensor, common: Tensor) -> float:
+        ahead, behind = (scene.after(way * own, way * common).energy for way in (1, -1))
+        return (ahead - behind) / (2 * STEP)
+
+    own, common = scene.nothing()
+    frames, shared = [], []
+    for unknown in [index for index in range(layout.count) if index != layout.length]:
+        step = own.clone()
+        step[0, unknown] = STEP
+        frames.append(slope(step, common))
+    for number in range(len(common)):
+        step = common.clone()
+        step[number] = STEP
+        shared.append(slope(own, step))
+    rest = [index for index in range(layout.count) if index != layout.length]
+    right = torch.zeros(layout.count, dtype=DOUBLE)
+    right[rest] = torch.tensor(frames, dtype=DOUBLE)
+    for part, most in ((slice(0, 5), 0.02), (layout.bend, 0.03), (layout.shift, 1e-3), (layout.look, 0.1)):
+        assert relative(2 * gradient[0, part], right[part]) < most
+    # The length's column of all frames is the last of the body's numbers.
+    together = torch.cat([gradient[:, layout.count :].sum(0), gradient[:, layout.length].sum()[None]])
+    cameras, numbers = 2 * together[:12], 2 * together[12:]
+    exact = torch.tensor(shared, dtype=DOUBLE)
+    # How a turned camera sees focus and light's way otherwise is left out.
+    assert relative(cameras, exact[:12]) < 0.08
+    assert relative(numbers, exact[12:]) < 0.02
+
+
+def test_the_hessian_is_a_positive_gram_matrix(scene: Scene) -> None:
+    hessian, _ = learning._system(scene.here, scene.rig)
+    assert torch.allclose(hessian, hessian.mT, rtol=1e-9, atol=1e-9 * float(hessian.abs().max()))
+    assert torch.linalg.eigvalsh(hessian).min() > -1e-9 * float(hessian.abs().max())
+
+
+def test_learning_goes_downhill_and_finds_the_length(scene: Scene) -> None:
+    """Images of a body that is 4 % longer: the energy falls, and the length comes out."""
+    longer = replace(scene.body, length=1.04 * scene.body.length, sharp=1.04 * scene.body.sharp)
+    state = replace(scene.state, length=1.04 * scene.state.length).rebuilt(scene.state.middle())
+    problem = replace(scene.problem, taper=longer.profile(N, torch.full((3,), PER_MM, dtype=DOUBLE), 0.3))
+    problem = replace(problem, views=replace(problem.views, cameras=scene.rig.local(torch.zeros(3, 4, dtype=DOUBLE))))
+    problem = replace(problem, views=replace(problem.views, images=rendered(problem, state)))
+    start = Shared.unchanged(scene.body, 3)
+    count = start.flat().numel()
+    prior = SharedPrior(start.flat(), torch.full((count,), 1e-2, dtype=DOUBLE))
+    weights = replace(problem.weights, pixels=10.0)
+    problem = replace(problem, weights=weights, anchor=state)
+    first = learning._look(problem, scene.rig, prior, start, scene.state).energy
+    found = learn(problem, scene.rig, scene.state, start, prior, 8)
+    assert found.energy < 0.05 * first and found.iterations <= 8
+    assert float(found.body.length) == pytest.approx(1.04, rel=0.01)
+
+
+def test_numbers_and_back() -> None:
+    body = average_body(Settings().body, torch.tensor(0.7, dtype=DOUBLE))
+    again = Body.of(body.numbers())
+    assert torch.allclose(again.numbers(), body.numbers())
+    assert torch.equal(body.reversed().reversed().numbers(), body.numbers())
+    assert float(body.reversed().shape.tail_share) == float(body.shape.head_share)
