@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import xarray as xr
+from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.files import aside, guarded

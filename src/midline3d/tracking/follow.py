@@ -156,7 +156,9 @@ def _softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
     soft = replace(clip, error=SOFTER * clip.error)
     begin = replace(starts, iota=starts.iota / SOFTER)
     count = [frame] * len(begin)
-    rough = fit(problem_of(soft, count, beginning.taper, begin[[0] * len(begin)], weights), begin, 2 * weights.iterations)
+    rough = fit(
+        problem_of(soft, count, beginning.taper, begin[[0] * len(begin)], weights), begin, 2 * weights.iterations
+    )
     start = replace(rough.state, iota=rough.state.iota * SOFTER)
     fine = problem_of(clip, count, beginning.taper, starts[[0] * len(begin)], weights)
     done = fit(fine, start, 2 * weights.iterations)

@@ -36,7 +36,9 @@ def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
     if not outside <= settings.outside:
         return Verdict("suspect", "outside")
     further = float(told.beyond.amax())
-    if not (twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained and further <= settings.beyond):
+    if not (
+        twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained and further <= settings.beyond
+    ):
         return Verdict("suspect", "light unexplained")
     if not (lacking <= settings.unbacked and explained >= settings.explained and _unsure(told) <= settings.unsure):
         return Verdict("suspect", "drawn without light")
