@@ -25,7 +25,7 @@ from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import problem_of
 
 SOFTER = 6.0
-"""How many times less exactly faint light counts while a frame is fitted softly: about as the paper's logarithm does."""
+"""How many times less exactly faint light is known while a frame is fitted softly: about as in the paper."""
 
 
 @dataclass(frozen=True)

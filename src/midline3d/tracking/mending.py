@@ -1,8 +1,8 @@
 """Frames fitted again from the other side: where an end springs, it was caught before, or is caught now.
 
-Followed in one direction, an end that is hidden for a while may take hold of something else, be carried along, and spring
-back once it is seen again. Followed back from there it does not: the frames before the spring are fitted again from the
-one behind it, and those behind it from the one before, for as long as that leaves less energy.
+Followed in one direction, an end that is hidden for a while may take hold of something else, be carried along, and
+spring back once it is seen again. Followed back from there it does not: the frames before the spring are fitted again
+from the one behind it, and those behind it from the one before, for as long as that leaves less energy.
 """
 
 from __future__ import annotations
