@@ -269,8 +269,8 @@ class BodySettings:
     """Times that they are measured: the second time by a body that was learned without the veil. 0 measures neither."""
     sure: Weight = 24.0
     """Times that the priors below count. What the model gets wrong repeats itself in every frame, so that the frames
-    together say less than their number; over 13 animals of three image models and real frames, 1 left the ends up to four
-    times as far off as 24, 8 up to three times, and 60 was better for some and worse for as many."""
+    together say less than their number; over 13 animals of three image models and real frames, 1 left the ends up to
+    four times as far off as 24, 8 up to three times, and 60 was better for some and worse for as many."""
     head_share: Annotated[float, Range(0.01, 1)] = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""

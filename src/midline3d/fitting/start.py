@@ -36,7 +36,7 @@ class Guesses:
         """The best `count` of every frame, frame after frame."""
         frames, starts = self.loss.shape
         chosen = torch.arange(frames)[:, None] * starts + torch.arange(min(count, starts))
-        return self.state[chosen.flatten()]
+        return self.state[chosen.flatten().tolist()]
 
 
 def random_starts(views: Views, length: float, sigma: float, vertices: int, generator: torch.Generator) -> FrameState:
@@ -66,7 +66,12 @@ def random_starts(views: Views, length: float, sigma: float, vertices: int, gene
 def search(
     views: Views, length: float, sigma: float, settings: Settings, bounds: Bounds, generator: torch.Generator
 ) -> Guesses:
-    """All starts of all frames in one batch, after descent on coarse images. Length and sigma: about the worm's, mm."""
+    """All starts of all frames in one batch, after descent on coarse images. Length and sigma: about the worm's, mm.
+
+    On the CPU, wherever the images lie: some hundred short steps of small images are all launches on a GPU.
+    """
+    device = views.images.device
+    views = Views(views.images.cpu(), views.cameras.to("cpu"))
     starts, frames = settings.start.starts, len(views.images)
     per_px = float(sigma * scale(views.cameras, views.images.new_zeros(frames, 1, 3)).mean())
     factor = max(1, int(per_px / COARSE_SIGMA))
@@ -85,7 +90,7 @@ def search(
     order = loss.argsort(1)
     picked = (torch.arange(frames, device=order.device)[:, None] * starts + order).flatten()
     state = finer(found.state[picked], factor, settings.curve.vertices)
-    return Guesses(state, loss.gather(1, order))
+    return Guesses(state.to(device), loss.gather(1, order).to(device))
 
 
 def coarser(views: Views, factor: int) -> Views:

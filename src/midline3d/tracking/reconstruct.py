@@ -241,7 +241,7 @@ def _record(clip: Clip, tracked: Tracked) -> FrameResult:
         curvature=state.curvature[0].cpu().numpy(),
         length=float(state.length[0]),
         sigma=state.sigma[0].cpu().numpy(),
-        iota=(state.iota[0] / clip.contrast).cpu().numpy(),
+        iota=(state.iota[0].cpu() / clip.contrast.cpu()).numpy(),
         rho=state.rho[0].cpu().numpy(),
         defocus=state.defocus[0].cpu().numpy(),
         shift=state.shift[0].cpu().numpy(),
