@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from midline3d.bench import draw, drawn_clip, make_work, midline_error, pixels_of, run_batch, table
+from midline3d.bench import (
+    draw,
+    drawn_clip,
+    frame_seconds,
+    iteration_seconds,
+    make_work,
+    midline_error,
+    pixels_of,
+    run_batch,
+    step_seconds,
+    table,
+)
 from midline3d.settings import Settings
 from midline3d.state import merged
 from midline3d.synth.scene import Plan
@@ -108,6 +119,9 @@ def test_the_work_of_the_benchmark_has_any_size(beginning: Beginning) -> None:
     ends = torch.stack([work.state.points[0, 0], work.state.points[0, -1]])
     known = torch.stack([beginning.state.points[0, 0], beginning.state.points[0, -1]])
     assert (ends - known).norm(dim=-1).max() < 0.02
+    assert step_seconds(work, 1) > 0 and iteration_seconds(work, 1) > 0
+    clip = beginning.clip
+    assert frame_seconds(clip.settings, clip.cameras, clip.centres([0])[0].numpy(), 140) > 0
 
 
 def test_the_table_tells_what_the_figures_say() -> None:
