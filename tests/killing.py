@@ -1,6 +1,6 @@
 """Runs that are killed at arbitrary moments and given again until they are done, beside one that nobody disturbs.
 
-    python tests/killing.py FOLDER --rounds 10          # 130 kills, some minutes
+    python tests/killing.py FOLDER --rounds 12          # a hundred kills, some minutes
 
 Every run is a process of its own, killed from outside (SIGKILL). What it works at is written to a file line by line, so
 that work done twice is seen. A round is followed by another whose frames are judged behind a run ahead, as on a GPU.
@@ -40,9 +40,9 @@ PHASES = {
     "consolidating": ("consolidating", 0.06),
 }
 """What a run says when it comes to a phase, and for about how long that lasts here, s."""
-PLAN = ("preparing", "beginning", "beginning", *["tracking"] * 4, "consolidating", "consolidating")
+PLAN = ("preparing", "beginning", *["tracking"] * 3, "consolidating")
 """Phases in which the runs of a round are killed, one after the other; the last one comes to its end."""
-PLAN_AHEAD = ["tracking"] * 4
+PLAN_AHEAD = ["tracking"] * 3
 RUN, RESULT = import_module("midline3d.tracking.reconstruct"), import_module("midline3d.store.result")
 
 
@@ -114,39 +114,20 @@ class Trial:
             RUN.track_ways = ways.follow_ways
         reconstruct(Job(self.recording, self.out, settings()), lambda doing, done, total: say(doing))
 
-    def killed(self, phase: str | None, delay: float) -> bool:
+    def killed(self, phase: str | None = None, delay: float = 0.0) -> bool:
         """A run in a process of its own, killed some time after it comes to a phase; False where it came to its end."""
-        reader, writer = os.pipe()
-        process = os.fork()
-        if not process:
-            self._child(reader, writer, PHASES[phase][0] if phase else "never")
-        os.close(writer)
-        with os.fdopen(reader, "rb", buffering=0) as heard:
-            select.select([heard], [], [])
-            if heard.read(1):
-                time.sleep(delay)
-                os.kill(process, signal.SIGKILL)
-        status = os.waitpid(process, 0)[1]
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-            raise RuntimeError(f"a run of {self.out} failed")
-        return os.WIFSIGNALED(status)
+        word, said = PHASES[phase][0] if phase else "never", False
 
-    def _child(self, reader: int, writer: int, word: str) -> None:
-        said = False
+        def run(writer: int) -> None:
+            def say(doing: str) -> None:
+                nonlocal said
+                if doing.startswith(word) and not said:
+                    os.write(writer, b"!")
+                    said = True
 
-        def say(doing: str) -> None:
-            nonlocal said
-            if doing.startswith(word) and not said:
-                os.write(writer, b"!")
-                said = True
-
-        try:
-            os.close(reader)
             self.run(say)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
+
+        return apart(run, delay)
 
     def begun_as(self, other: Path) -> Trial:
         """All that another run had before its first frame."""
@@ -163,6 +144,33 @@ class Trial:
     def worked(self) -> Counter[str]:
         """What was worked at, and how many times."""
         return Counter(self.work.read_text().splitlines() if self.work.exists() else [])
+
+
+def apart(work: Callable[[int], None], delay: float = 0.0) -> bool:
+    """Works in a process of its own, killed some time after it writes to what it is given; False where it was not.
+
+    This process only watches: threads that torch has started would be missing in the next that is forked.
+    """
+    reader, writer = os.pipe()
+    process = os.fork()
+    if not process:
+        try:
+            os.close(reader)
+            work(writer)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writer)
+    with os.fdopen(reader, "rb", buffering=0) as heard:
+        select.select([heard], [], [])
+        if heard.read(1):
+            time.sleep(delay)
+            os.kill(process, signal.SIGKILL)
+    status = os.waitpid(process, 0)[1]
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise RuntimeError("a run failed")
+    return os.WIFSIGNALED(status)
 
 
 def one_round(trial: Trial, plan: Sequence[str], rng: random.Random) -> Counter[str]:
@@ -204,21 +212,21 @@ def main() -> None:
     given = parser.parse_args()
     recording, rng = given.folder / "worm", random.Random(given.seed)
     if not recording.exists():
-        film(recording)
+        apart(lambda _: film(recording))
     alone = Trial(recording, given.folder / "alone")
-    alone.killed(None, 0.0)
+    alone.killed()
     ahead = Trial(recording, given.folder / "ahead", ahead=True).begun_as(alone.out)
-    ahead.killed(None, 0.0)
-    told, apart = Counter[str](), dict[str, float]()
+    ahead.killed()
+    told, different = Counter[str](), dict[str, float]()
     for number in range(given.rounds):
         trial = Trial(recording, given.folder / f"alone{number}")
         told.update(one_round(trial, PLAN, rng))
-        apart |= differences(alone.out, trial.out)
+        different |= differences(alone.out, trial.out)
         trial = Trial(recording, given.folder / f"ahead{number}", ahead=True).begun_as(alone.out)
         told.update(one_round(trial, PLAN_AHEAD, rng))
-        apart |= differences(ahead.out, trial.out)
-        print(number, dict(told), apart, flush=True)
-    print(json.dumps({**told, "frames": 2 * FRAMES * given.rounds, "different": apart}))
+        different |= differences(ahead.out, trial.out)
+        print(number, dict(told), different, flush=True)
+    print(json.dumps({**told, "frames": 2 * FRAMES * given.rounds, "different": different}))
 
 
 if __name__ == "__main__":

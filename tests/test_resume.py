@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from midline3d import Job, open_result, reconstruct
+from midline3d.recording.crops import RELEASED, Log
 from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.tracking.begin import Beginning
@@ -115,7 +116,9 @@ def test_killed_at_any_moment_it_ends_in_the_same_values(tmp_path: Path) -> None
     """SIGKILL in every phase, followed frame after frame and run ahead: the same to the bit, no stored frame twice."""
     paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")])
     command = [sys.executable, str(Path(killing.__file__)), str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths})
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=600, env={**os.environ, "PYTHONPATH": paths}
+    )
     assert run.returncode == 0, run.stderr
     told = json.loads(run.stdout.splitlines()[-1])
     assert told["different"] == {} and told["needless"] == 0
@@ -238,6 +241,21 @@ def _kept_place(result: Result, way: list[int]) -> int:
     """A place whose frame before was the last of its segment."""
     held = (result.known(START + frame).get(WAYS[0], {}).get("passed") == frame for frame in way)
     return 1 + list(held).index(True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is counted on Linux alone")
+def test_crops_that_were_read_are_not_memory_in_use(first: tuple[Path, Beginning], tmp_path: Path) -> None:
+    prepared, count = copy.copy(first[1].clip.prepared), 4 * RELEASED
+    np.lib.format.open_memmap(tmp_path / "crops.npy", "w+", np.uint8, (count, 3, 150, 150))[:] = 1
+    prepared._images, prepared.log = np.load(tmp_path / "crops.npy", mmap_mode="r"), Log.blank(count, 3)
+
+    def mapped() -> int:
+        (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssFile"))
+        return 1024 * int(line.split()[1])
+
+    before = mapped()
+    used = [mapped() - before for crops in prepared if crops.images.all()]
+    assert len(used) == count and max(used) < 1.5 * RELEASED * 3 * 150**2
 
 
 def test_gaps_of_a_way() -> None:

@@ -1,7 +1,8 @@
 """The result: a folder that grows frame by frame and is whole at every moment, and `midline.nc` at the end.
 
     OUT/manifest.json      what the run is
-    OUT/segments/*.npz     some frames each, written once and never changed, each with its checksum in its name
+    OUT/segments/*.npz     some frames each, written once and never changed, each with its checksum in its name, and
+                           what the run knew when it had done them
     OUT/kept/*.npz         what the run knows beside its frames, to go on from
     OUT/midline.nc         everything, once all frames are there
 
