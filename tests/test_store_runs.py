@@ -191,7 +191,7 @@ def test_what_was_known_lies_with_its_frames(tmp_path: Path) -> None:
     with Result.create(tmp_path, HEADER) as result:
         result.append(10, record(10), {"forwards": {"passed": 10}})
         result.append(11, record(11), {"forwards": {"passed": 11, "states": STATE["body"]}})
-        result.append(19, record(19), {"backwards": {"passed": 19}})
+        result.append(19, record(19), {"backwards": lambda: {"passed": 19}})
         assert result.known(10) == {}, "nothing is on the disk yet"
         result.flush()
         result.append(12, record(12))

@@ -157,8 +157,8 @@ class Result:
     def append(self, frame: int, record: FrameResult, known: Mapping[str, Any] | None = None) -> None:
         """Adds a frame, in any order; of a frame added twice the last holds.
 
-        known: what the run knows now, as `keep` takes it. It reaches the disk with the frame or not at all, the last
-        that was given under a name with all frames that were added until then.
+        known: what the run knows now, as `keep` takes it, or what gives it when it is called. It reaches the disk with
+        the frame or not at all, the last that was given under a name with all frames that were added until then.
         """
         if frame not in self._expected:
             raise ValueError(f"frame {frame} is not one of the {len(self.header.frames)} frames of this result")
@@ -196,7 +196,8 @@ class Result:
             return
         self._ensure_manifest()
         number = self._last + 1
-        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed, self._known)
+        known = {name: content() if callable(content) else content for name, content in self._known.items()}
+        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed, known)
         self._last = number
         self._terms |= {f"loss_{name}" for record in self._waiting.values() for name in record.loss_terms}
         self._home |= dict.fromkeys(self._waiting, number)
