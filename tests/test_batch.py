@@ -97,7 +97,7 @@ def test_ways_run_ahead_end_as_following_does(beginning: Beginning, stretch: int
     spoiled.log.status[missing] = 3
     spoiled._images[empty] = np.random.default_rng(0).integers(0, 4, spoiled._images[empty].shape)
     beginning = replace(beginning, clip=replace(beginning.clip, prepared=spoiled))
-    found = {tracked.frame: tracked for tracked in follow_ways(beginning, ways, stretch)}
+    found = {tracked.frame: tracked for tracked in follow_ways(beginning, ways, stretch=stretch)}
     assert sorted(found) == list(range(FRAMES))
     for tracked in track_ways(beginning, ways):  # on the CPU: one frame after the other
         assert_same(found[tracked.frame], tracked)

@@ -161,8 +161,8 @@ def test_the_command_says_what_to_look_at(
 ) -> None:
     followed = HOME.track_ways
 
-    def doubted(beginning: Beginning, ways: list[list[int]]) -> object:
-        for tracked in followed(beginning, ways):
+    def doubted(*given: object) -> object:
+        for tracked in followed(*given):
             lost = tracked.frame in (1, 2)
             yield replace(tracked, status="lost", reason="no fit", fit=None, projection=None) if lost else tracked
 

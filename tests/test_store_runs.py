@@ -186,6 +186,28 @@ def test_what_was_kept_and_is_damaged_is_nothing(tmp_path: Path, share: float) -
     assert result.kept("track") is None
 
 
+def test_what_was_known_lies_with_its_frames(tmp_path: Path) -> None:
+    """In the segment itself: whole or not there, as the frames are; of two of a name the last."""
+    with Result.create(tmp_path, HEADER) as result:
+        result.append(10, record(10), {"forwards": {"passed": 10}})
+        result.append(11, record(11), {"forwards": {"passed": 11, "states": STATE["body"]}})
+        result.append(19, record(19), {"backwards": lambda: {"passed": 19}})
+        assert result.known(10) == {}, "nothing is on the disk yet"
+        result.flush()
+        result.append(12, record(12))
+    result = Result.resume(tmp_path, HEADER)
+    known = result.known(10)
+    assert known.keys() == {"forwards", "backwards"} and known["forwards"]["passed"] == 11
+    assert known["forwards"]["states"].dtype == np.float32
+    assert result.known(12) == {} and result.known(13) == {}
+    same(open_result(tmp_path), 11, record(11))
+    found = result.read(11)
+    assert found is not None and found.status == "ok"
+    path = min((tmp_path / "segments").iterdir())
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert result.known(10) == {} and Result.resume(tmp_path, HEADER).done == {12}
+
+
 KEEPER = """
 import sys, itertools
 from pathlib import Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import zipfile
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ IMAGES, LOG, MANIFEST, BEGUN = "crops.npy", "frames.npz", "manifest.json", "begu
 
 FORMAT = 2
 """Raised whenever prepared crops change their meaning."""
+
+RELEASED = 256
+"""Frames after which the pages that were read are given back: through a map they would all count as memory in use."""
 
 STATUS = ("ok", "suspect", "lost", "unreadable")
 """ok: found; suspect: not found, but between frames where it was; lost: not found; unreadable: no picture."""
@@ -118,6 +122,8 @@ class Begun:
 class Prepared(Sequence[FrameCrops]):
     """Random access to the prepared frames of one recording, straight from disk."""
 
+    _reads = 0
+
     def __init__(self, folder: Path, calibration: Calibration) -> None:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         self.folder = folder
@@ -146,6 +152,10 @@ class Prepared(Sequence[FrameCrops]):
         place = index + len(self) if index < 0 else index
         if not 0 <= place < len(self):
             raise IndexError(f"frame {index} of {len(self)} prepared frames")
+        self._reads += 1
+        behind = self._images.base
+        if self._reads % RELEASED == 0 and isinstance(behind, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            behind.madvise(mmap.MADV_DONTNEED)
         return FrameCrops(
             frame=self.start + place,
             images=np.array(self._images[place]),

@@ -1,7 +1,8 @@
 """The result: a folder that grows frame by frame and is whole at every moment, and `midline.nc` at the end.
 
     OUT/manifest.json      what the run is
-    OUT/segments/*.npz     some frames each, written once and never changed, each with its checksum in its name
+    OUT/segments/*.npz     some frames each, written once and never changed, each with its checksum in its name, and
+                           what the run knew when it had done them
     OUT/kept/*.npz         what the run knows beside its frames, to go on from
     OUT/midline.nc         everything, once all frames are there
 
@@ -159,8 +160,8 @@ class Result:
     def append(self, frame: int, record: FrameResult, known: Mapping[str, Any] | None = None) -> None:
         """Adds a frame, in any order; of a frame added twice the last holds.
 
-        known: what the run knows now, as `keep` takes it. It reaches the disk with the frame or not at all, the last
-        that was given under a name with all frames that were added until then.
+        known: what the run knows now, as `keep` takes it, or what gives it when it is called. It reaches the disk with
+        the frame or not at all, the last that was given under a name with all frames that were added until then.
         """
         if frame not in self._expected:
             raise ValueError(f"frame {frame} is not one of the {len(self.header.frames)} frames of this result")
@@ -198,7 +199,8 @@ class Result:
             return
         self._ensure_manifest()
         number = self._last + 1
-        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed, self._known)
+        known = {name: content() if callable(content) else content for name, content in self._known.items()}
+        self._segments[number] = write_segment(self.folder, number, self._waiting, self.needed, known)
         self._last = number
         self._terms |= {f"loss_{name}" for record in self._waiting.values() for name in record.loss_terms}
         self._home |= dict.fromkeys(self._waiting, number)

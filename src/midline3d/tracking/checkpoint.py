@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import fields, is_dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -92,9 +93,15 @@ def begun(result: Result, clip: Clip, begin: Callable[[], Beginning]) -> tuple[B
     return whole(content, clip), False
 
 
-def told(way: str, track: Track, passed: int) -> dict[str, Any]:
-    """What `Result.append` keeps of a way along with frame `passed`, the last that the track has settled."""
-    return {way: {"passed": passed, "track": plain(track)}}
+def told(way: str, track: Track, passed: int) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What `Result.append` keeps of a way along with frame `passed`, the last that the track has settled.
+
+    Put into words only for the last frame of a segment, but as it is now: the track goes on meanwhile.
+    """
+    now = copy(track)
+    now.states, now.generator = track.states.copy(), torch.Generator()
+    now.generator.set_state(track.generator.get_state())
+    return {way: lambda: {"passed": passed, "track": plain(now)}}
 
 
 def gaps(way: list[int], there: Callable[[int], bool]) -> Iterator[range]:

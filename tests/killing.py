@@ -1,0 +1,233 @@
+"""Runs that are killed at arbitrary moments and given again until they are done, beside one that nobody disturbs.
+
+    python tests/killing.py FOLDER --rounds 12          # a hundred kills, some minutes
+
+Every run is a process of its own, killed from outside (SIGKILL). What it works at is written to a file line by line, so
+that work done twice is seen. A round is followed by another whose frames are judged behind a run ahead, as on a GPU.
+The last line printed is a summary as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+import h5netcdf  # noqa: F401 - once, not in every run
+import numpy as np
+
+from midline3d import Job, Plan, Settings, open_result, reconstruct, simulate
+from midline3d.tracking import batch, follow, ways
+
+FRAMES = 30
+SEGMENT = 3
+"""Frames in a segment: few, so that there are many."""
+PHASES = {
+    "preparing": ("locating", 2.0),
+    "beginning": ("searching", 1.8),
+    "tracking": ("reconstructing", 0.25),
+    "consolidating": ("consolidating", 0.06),
+}
+"""What a run says when it comes to a phase, and for about how long that lasts here, s."""
+PLAN = ("preparing", "beginning", *["tracking"] * 3, "consolidating")
+"""Phases in which the runs of a round are killed, one after the other; the last one comes to its end."""
+PLAN_AHEAD = ["tracking"] * 3
+RUN, RESULT = import_module("midline3d.tracking.reconstruct"), import_module("midline3d.store.result")
+
+
+def film(folder: Path) -> None:
+    """A swimming worm that is gone in some frames, hidden from a camera in others, and once there is no picture."""
+    simulate(folder, Plan("clean", FRAMES, size=200, px_per_mm=60.0, seed=0, source="npy"))
+    for camera, path in enumerate(sorted(folder.glob("cam*.npy"))):
+        stack = np.load(path)
+        nobody = np.median(stack).astype(stack.dtype)
+        stack[[4, 22]] = nobody
+        stack[8] = 0
+        if camera == 0:
+            stack[24] = nobody
+        np.save(path, stack)
+
+
+def settings() -> Settings:
+    """Quick ones."""
+    whole = Settings()
+    start = replace(whole.start, starts=2, steps=60, warm_up=35, pairs=1, apart=2, polish=2)
+    return replace(
+        whole,
+        start=start,
+        second_order=replace(whole.second_order, iterations=8),
+        body=replace(whole.body, span=6, frames=4, iterations=6, first_iterations=3, rounds=1),
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A recording, where its result goes, and how it is followed."""
+
+    recording: Path
+    out: Path
+    ahead: bool = False
+
+    @property
+    def work(self) -> Path:
+        return self.out.with_suffix(".txt")
+
+    def run(self, say: Callable[[str], None]) -> None:
+        """One run in this process, which tells what it comes to."""
+        note = os.open(self.work, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+        def noted(home: object, name: str, line: Callable[..., str]) -> None:
+            work = getattr(home, name)
+
+            def told(*given: object) -> object:
+                os.write(note, (line(*given) + "\n").encode())
+                return work(*given)
+
+            setattr(home, name, told)
+
+        noted(RUN, "begin", lambda *_: "begin")
+        noted(follow, "_fitted", lambda beginning, frame, track: f"frame {frame}")
+        noted(
+            batch.Batch,
+            "fits",
+            lambda own, slot, first, last: "\n".join(f"frame {f}" for f in own.reels[slot].frames[first:last]),
+        )
+        write = RESULT.write_netcdf
+
+        def consolidate(*given: object) -> None:
+            say("consolidating")
+            write(*given)
+
+        RESULT.write_netcdf, RESULT.SEGMENT_FRAMES = consolidate, SEGMENT
+        if self.ahead:
+            RUN.track_ways = ways.follow_ways
+        reconstruct(Job(self.recording, self.out, settings()), lambda doing, done, total: say(doing))
+
+    def killed(self, phase: str | None = None, delay: float = 0.0) -> bool:
+        """A run in a process of its own, killed some time after it comes to a phase; False where it came to its end."""
+        word, said = PHASES[phase][0] if phase else "never", False
+
+        def run(writer: int) -> None:
+            def say(doing: str) -> None:
+                nonlocal said
+                if doing.startswith(word) and not said:
+                    os.write(writer, b"!")
+                    said = True
+
+            self.run(say)
+
+        return apart(run, delay)
+
+    def begun_as(self, other: Path) -> Trial:
+        """All that another run had before its first frame."""
+        shutil.copytree(other, self.out, ignore=shutil.ignore_patterns("segments", "*.nc"))
+        return self
+
+    def stored(self) -> set[int]:
+        """Frames on the disk."""
+        if not (self.out / "manifest.json").exists():
+            return set()
+        found = open_result(self.out)
+        return set(found.frame.values[found.status.values != "pending"].tolist())
+
+    def worked(self) -> Counter[str]:
+        """What was worked at, and how many times."""
+        return Counter(self.work.read_text().splitlines() if self.work.exists() else [])
+
+
+def apart(work: Callable[[int], None], delay: float = 0.0) -> bool:
+    """Works in a process of its own, killed some time after it writes to what it is given; False where it was not.
+
+    This process only watches: threads that torch has started would be missing in the next that is forked.
+    """
+    reader, writer = os.pipe()
+    process = os.fork()
+    if not process:
+        try:
+            os.close(reader)
+            work(writer)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(writer)
+    with os.fdopen(reader, "rb", buffering=0) as heard:
+        select.select([heard], [], [])
+        if heard.read(1):
+            time.sleep(delay)
+            os.kill(process, signal.SIGKILL)
+    status = os.waitpid(process, 0)[1]
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+        raise RuntimeError("a run failed")
+    return os.WIFSIGNALED(status)
+
+
+def one_round(trial: Trial, plan: Sequence[str], rng: random.Random) -> Counter[str]:
+    """Killed by plan, then let go on to the end. Counts kills, work done again, and such as need not have been."""
+    told = Counter[str](kills=0, again=0, needless=0)
+    for phase in (*plan, None):
+        before, stored = trial.worked(), trial.stored()
+        known = (trial.out / "kept" / "beginning.npz").exists()
+        dead = trial.killed(phase, rng.uniform(0, PHASES[phase][1]) if phase else 0.0)
+        told["kills"] += dead
+        if phase:
+            told[phase] += dead
+        now = trial.worked()
+        new = now - before
+        told["needless"] += sum(new[f"frame {frame}"] for frame in stored) + (known and new["begin"])
+        told["again"] += sum(count for what, count in new.items() if what in before)
+    return told
+
+
+def differences(one: Path, other: Path) -> dict[str, float]:
+    """Variables that are not the same to the bit, and by how much."""
+    here, there = open_result(one / "midline.nc"), open_result(other / "midline.nc")
+    found = {}
+    for name in here.variables:
+        mine, theirs = here[name].values, there[name].values
+        if mine.dtype.kind == "f":
+            if not np.array_equal(mine, theirs, equal_nan=True):
+                found[str(name)] = float(np.nanmax(np.abs(mine - theirs)))
+        elif mine.tolist() != theirs.tolist():
+            found[str(name)] = float("nan")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    recording, rng = given.folder / "worm", random.Random(given.seed)
+    if not recording.exists():
+        apart(lambda _: film(recording))
+    alone = Trial(recording, given.folder / "alone")
+    alone.killed()
+    ahead = Trial(recording, given.folder / "ahead", ahead=True).begun_as(alone.out)
+    ahead.killed()
+    told, different = Counter[str](), dict[str, float]()
+    for number in range(given.rounds):
+        trial = Trial(recording, given.folder / f"alone{number}")
+        told.update(one_round(trial, PLAN, rng))
+        different |= differences(alone.out, trial.out)
+        trial = Trial(recording, given.folder / f"ahead{number}", ahead=True).begun_as(alone.out)
+        told.update(one_round(trial, PLAN_AHEAD, rng))
+        different |= differences(ahead.out, trial.out)
+        print(number, dict(told), different, flush=True)
+    print(json.dumps({**told, "frames": 2 * FRAMES * given.rounds, "different": different}))
+
+
+if __name__ == "__main__":
+    main()
