@@ -251,8 +251,9 @@ class Batch:
         rows, slots = self.written[frame], torch.full_like(frame, slot)
         state = self._unpacked(rows)
         problem = self.part(slots, frame, self.images(frame, slots), state)
-        contrast = self.reels[slot].beginning.clip.contrast.to(self.device)
-        return self._fit(rows.cpu()), evidence(problem, state, contrast).cpu()
+        clip = self.reels[slot].beginning.clip
+        told = evidence(problem, state, clip.contrast.to(self.device), clip.noise.to(self.device))
+        return self._fit(rows.cpu()), told.cpu()
 
     def _fit(self, rows: Tensor) -> Fit:
         size, terms = self._anchor.shape[1], len(TERMS)

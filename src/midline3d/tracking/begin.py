@@ -91,7 +91,7 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
         if any(start.confirmed for start in tried):
             break
     best = max(tried, key=lambda start: (start.confirmed, start.explained))
-    if not best.confirmed:
+    if not best.confirmed and len(clip.found) > 1:
         warnings.warn(
             f"searched for in {len(tried)} frames, the worm was nowhere found twice in the same posture: the result "
             f"starts from frame {clip.prepared.start + best.frame}, look there first",
@@ -136,9 +136,10 @@ def start_pairs(clip: Clip) -> Iterator[list[tuple[int, ...]]]:
 
 def _pair(frame: int, apart: int, located: set[int]) -> tuple[int, ...]:
     """The frame, and another that is reached from it through frames in which the worm was located."""
-    for way in (1, -1):
-        if all(frame + way * step in located for step in range(1, apart + 1)):
-            return frame, frame + way * apart
+    for far in range(apart, 0, -1):
+        for way in (1, -1):
+            if all(frame + way * step in located for step in range(1, far + 1)):
+                return frame, frame + way * far
     return (frame,)
 
 
@@ -183,7 +184,7 @@ def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generat
         done.energy.view(-1, count).argmin(1) + count * torch.arange(len(frames), device=done.energy.device)
     ).tolist()
     states = done.state[rows]
-    told = evidence(problem_of(clip, frames, taper, states, free), states, clip.contrast)
+    told = evidence(problem_of(clip, frames, taper, states, free), states, clip.contrast, clip.noise)
     worst = told.explained.amin(1).tolist()
     return [Start(frame, states[[row]], worst[row]) for row, frame in enumerate(frames)]
 

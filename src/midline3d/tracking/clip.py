@@ -55,6 +55,11 @@ class Clip:
         return self.settings.pixels.model_error * self.brightness / self.error
 
     @property
+    def noise(self) -> Float[Tensor, " camera"]:
+        """Standard deviation of faint light, of the body's brightness."""
+        return self.error / self.brightness
+
+    @property
     def found(self) -> list[int]:
         """Frames in which the worm was located."""
         return [int(frame) for frame in np.flatnonzero(self.prepared.log.status <= 1)]

@@ -55,15 +55,22 @@ class Evidence:
 
 
 @torch.no_grad()
-def evidence(problem: Problem, state: FrameState, contrast: Float[Tensor, " camera"]) -> Evidence:
-    """The evidence for states; `contrast`: the brightness of the body's middle in the problem's images."""
+def evidence(
+    problem: Problem, state: FrameState, contrast: Float[Tensor, " camera"], noise: Float[Tensor, " camera"]
+) -> Evidence:
+    """The evidence for states.
+
+    `contrast`: the brightness of the body's middle in the problem's images; `noise`: the standard deviation of faint
+    light, of the body's brightness.
+    """
     unit = contrast[:, None, None]
     # Back from the balanced images to what is linear in light.
     raw = problem.views.images
     light = torch.where(raw < 0, 1 - 1 / (1 + raw), raw) / unit
     drawn = rendered(problem, state) / unit
     light, drawn = (avg_pool2d(each, 3, stride=1, padding=1, count_include_pad=False) for each in (light, drawn))
-    noise = 0.6 / contrast / 2.2
+    # Over 3 x 3 px, whose noise is not quite independent.
+    noise = noise / 2.2
     least = torch.clamp(DOUBT * noise, min=FAINT)[:, None, None]
     light, drawn = light.clamp(-1, BRIGHTEST), drawn.clamp(max=BRIGHTEST)
     width = 2.4 * problem.taper.sharp.clamp(min=0.8).expand(len(state), -1)

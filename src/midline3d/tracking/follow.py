@@ -122,7 +122,7 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     problem = problem_of(clip, [frame], beginning.taper, anchor, clip.settings.second_order)
 
     def judged(found: Fit) -> Candidate:
-        told = evidence(problem, found.state, clip.contrast)
+        told = evidence(problem, found.state, clip.contrast, clip.noise)
         moved = _moved(found.state, starts) if adjacent else 0.0
         return Candidate(found, told, judge(told, moved, clip.settings.judging))
 

@@ -78,5 +78,5 @@ def _from(beginning: Beginning, frame: int, source: int, state: FrameState) -> C
     start = clip.carried(state, source, frame)
     problem = problem_of(clip, [frame], beginning.taper, start, weights)
     found = fit(problem, start, 2 * weights.iterations)
-    told = evidence(problem, found.state, clip.contrast)
+    told = evidence(problem, found.state, clip.contrast, clip.noise)
     return Candidate(found, told, judge(told, 0.0, clip.settings.judging))
