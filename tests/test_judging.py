@@ -34,11 +34,14 @@ def told(**changes: list[float]) -> Evidence:
         (told(explained=[0.9, 0.2, 0.1]), 0.0, "lost", "no fit"),
         (told(unbacked=[0.0, 9.0, 0.0]), 0.0, "lost", "no fit"),
         (told(border=[0.0, 0.2, 0.0]), 0.0, "suspect", "outside"),
-        (told(unexplained=[0.0, 5.0, 0.0]), 0.0, "suspect", "light unexplained"),
-        (told(unexplained=[1.0, 0.0, 1.0]), 0.0, "suspect", "light unexplained"),
+        (told(unexplained=[0.0, 15.0, 0.0]), 0.0, "suspect", "light unexplained"),
+        (told(unexplained=[5.0, 0.0, 5.0]), 0.0, "suspect", "light unexplained"),
         (told(unexplained=[3.0, 0.0, 0.0]), 0.0, "ok", ""),  # dirt, in one view alone
         (told(unbacked=[0.0, 0.0, 2.0]), 0.0, "suspect", "drawn without light"),
-        (told(explained=[0.9, 0.9, 0.5]), 0.0, "suspect", "drawn without light"),
+        (told(explained=[0.9, 0.9, 0.45]), 0.0, "suspect", "drawn without light"),
+        (told(beyond=[0.0, 0.3]), 0.0, "suspect", "light unexplained"),
+        (told(confidence=[0.9] * 4 + [0.1] + [0.9] * 3), 0.0, "suspect", "drawn without light"),
+        (told(confidence=[0.1] + [0.9] * 7), 0.0, "ok", ""),  # a faint tip
         (told(), 0.5, "suspect", "jump"),
     ],
 )

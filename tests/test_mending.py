@@ -17,7 +17,8 @@ def test_springs_of_an_end() -> None:
     """An end that moves further than the body does, and not a body that moves as a whole, nor a gap."""
     count = 8
     middle = np.cumsum(np.full((count, 3), 0.1), axis=0)
-    ends = np.stack([[*middle, 0.5, 0, 0], middle - [0.5, 0, 0]], 1)
+    side = np.array([0.5, 0.0, 0.0])
+    ends = np.stack([middle + side, middle - side], 1)
     ends[5:, 1] += [0, 0.4, 0]
     middle[2], ends[2] = np.nan, np.nan
     assert springs(ends, middle, 1.0, 0.05).tolist() == [4]

@@ -73,8 +73,11 @@ def quick(first: tuple[Path, Beginning], monkeypatch: pytest.MonkeyPatch) -> Non
 
 def same(one: Path, two: Path) -> None:
     here, there = open_result(one), open_result(two)
-    for name in ("position", "projection", "loss", "status", "reason", "source_frame"):
+    for name in ("status", "reason", "source_frame"):
         assert np.array_equal(here[name].values, there[name].values), name
+    # Two preparations of a recording locate the animal alike to the last digit but one.
+    for name in ("position", "projection", "loss"):
+        assert np.allclose(here[name].values, there[name].values, rtol=1e-12, atol=1e-12, equal_nan=True), name
 
 
 def test_a_growing_result_can_be_drawn_and_moved_to_another_machine(

@@ -110,6 +110,7 @@ def test_names_dimensions_and_attributes(tmp_path: Path) -> None:
         "explained": ("time", "camera"),
         "unexplained": ("time", "camera"),
         "unbacked": ("time", "camera"),
+        "beyond": ("time", "end"),
         "sigma_across": ("time", "keypoint"),
         "sigma_along": ("time", "keypoint"),
         "source_frame": ("time", "camera"),

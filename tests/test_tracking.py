@@ -58,6 +58,7 @@ def test_the_result_keeps_its_word(result: Path) -> None:
     found = open_result(result)
     assert dict(found.sizes) == {
         "time": FRAMES, "space": 3, "keypoint": 128, "individual": 1, "camera": 3, "image": 2, "bishop": 2, "axis": 3,
+        "end": 2,
     }  # fmt: skip
     assert set(found.status.values.tolist()) <= {"ok", "suspect"}
     for name, variable in found.data_vars.items():

@@ -16,7 +16,7 @@ from midline3d.recording.survey import Survey
 
 CERTAIN = (6.0, 0.12, 8)
 """Cameras are certainly mixed up where the views drift apart by more px than this, in another order by less than this
-share of it, in as many frames or more. With 3 px and 0.2 one of 63 right recordings was refused, for its drifting dirt."""
+share of it, in as many frames or more. With 3 px and 0.2 one of 63 right recordings was refused: dirt drifted in it."""
 
 
 def preflight(recording: Recording) -> None:

@@ -95,11 +95,14 @@ def evidence(
 
 
 def _around(body: Tensor, width: Tensor, reach: float) -> Tensor:
-    radius = max(1, round(float(width.mean()) * reach))
-    grown = body.float()
+    """Where the body is within so many widths, in a square; told in cells of 4 px, which costs a sixteenth."""
+    radius = max(1, round(float(width.mean()) * reach / 4))
+    cells = max_pool2d(body.float(), 4, ceil_mode=True)
     # A square of 2 radius + 1, in two passes of one dimension.
-    grown = max_pool2d(grown, (2 * radius + 1, 1), stride=1, padding=(radius, 0))
-    return max_pool2d(grown, (1, 2 * radius + 1), stride=1, padding=(0, radius)) > 0
+    cells = max_pool2d(cells, (2 * radius + 1, 1), stride=1, padding=(radius, 0))
+    cells = max_pool2d(cells, (1, 2 * radius + 1), stride=1, padding=(0, radius))
+    grown = cells.repeat_interleave(4, 2).repeat_interleave(4, 3)
+    return grown[..., : body.shape[2], : body.shape[3]] > 0
 
 
 def _at(images: Float[Tensor, "batch camera h w"], places: Float[Tensor, "batch camera place 2"]) -> Tensor:

@@ -49,5 +49,5 @@ def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
 
 def _unsure(told: Evidence) -> float:
     """Share of the vertices, the faint tips aside, at which the light is rather not there than there."""
-    tip = told.confidence.shape[1] // 16
+    tip = max(1, told.confidence.shape[1] // 16)
     return float((told.confidence[:, tip:-tip] < 0.5).float().mean())

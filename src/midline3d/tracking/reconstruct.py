@@ -161,13 +161,15 @@ def _mend(beginning: Beginning, result: Result, progress: Progress) -> int:
             return None
         return Known(stored_state(clip, frame, record), float(record.loss))
 
-    count = 0
+    better: dict[int, FrameResult] = {}
     for tracked in mended(beginning, at, read):
-        result.append(start + tracked.frame, _record(clip, tracked))
-        count += 1
-        progress("fitting again where an end has sprung", count, 0)
+        better[tracked.frame] = _record(clip, tracked)
+        progress("fitting again where an end has sprung", len(better), 0)
+    # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
+    for frame, record in better.items():
+        result.append(start + frame, record)
     result.flush()
-    return count
+    return len(better)
 
 
 def _ways(beginning: Beginning) -> list[list[int]]:

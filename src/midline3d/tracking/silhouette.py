@@ -14,8 +14,8 @@ LEVEL = 0.3
 """Share of the body's brightness above which a pixel belongs to the silhouette."""
 HALF = 1.55
 """Half the width of a Gaussian at that level, in sigmas: sqrt(2 log(1 / LEVEL))."""
-SLENDER = (14.0, 50.0)
-"""Least and greatest length of a worm in halves of its width: dirt that touches it changes its area, not its kind."""
+SLENDER = 50.0
+"""Greatest length of a worm in halves of its width: dirt that touches it changes its area, not its kind."""
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,5 @@ def _length_and_sigma(view: NDArray[np.float32], per_mm: float) -> tuple[float, 
     thing = things == int(mass.argmax())
     # Half the width where the body is thickest; crossings, which are thicker, are the last twentieth.
     half = float(np.quantile(distance_transform_edt(thing)[thing], 0.95))
-    length = min(max(float(thing.sum()) / (1.75 * half), SLENDER[0] * half), SLENDER[1] * half)
+    length = min(float(thing.sum()) / (1.75 * half), SLENDER * half)
     return length / per_mm, half / HALF / per_mm
