@@ -14,9 +14,12 @@ from midline3d.recording.findings import GHOSTLY, Limits, second_worm, size_faul
 from midline3d.recording.order import best_order
 from midline3d.recording.survey import Survey
 
-CERTAIN = (6.0, 0.12, 8)
+CERTAIN = (3.0, 0.2, 8)
 """Cameras are certainly mixed up where the views drift apart by more px than this, in another order by less than this
-share of it, in as many frames or more. With 3 px and 0.2 one of 63 right recordings was refused: dirt drifted in it."""
+share of it, in as many frames or more."""
+CERTAIN_TURN = (6.0, 0.12, 8)
+"""The same of a view that is mirrored or upside down: with 3 px and 0.2 one of 63 right recordings was refused, because
+dirt drifted in it."""
 
 
 def preflight(recording: Recording) -> None:
@@ -37,7 +40,8 @@ def judge_look(recording: Recording, cameras: rig.Cameras, look: Survey) -> None
     if order is not None and order.wrong(limits.mixed, limits.mixed_share):
         names, sources = [view.name for view in recording.views], [view.source.path.name for view in recording.views]
         told = order.remedy(names, sources)
-        if order.wrong(*CERTAIN[:2]) and order.frames >= CERTAIN[2]:
+        limit, share, frames = CERTAIN_TURN if order.turned else CERTAIN
+        if order.wrong(limit, share) and order.frames >= frames:
             raise InputError(f"{recording.path}: {told}")
         warnings.warn(told, stacklevel=2)
     if look.second > limits.second:
