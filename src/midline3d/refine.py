@@ -15,7 +15,6 @@ import torch
 import xarray as xr
 from numpy.typing import NDArray
 
-from midline3d import curve
 from midline3d.calibration import Calibration
 from midline3d.cameras import Cameras, project, projection_jacobian, triangulate
 from midline3d.errors import InputError
@@ -25,7 +24,7 @@ from midline3d.settings import RefineSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.store import open_result
-from midline3d.tracking.clip import Clip, kept_body, kept_clip
+from midline3d.tracking.clip import LOOKS, Clip, kept_body, kept_clip, stored_states
 from midline3d.tracking.learning import body_taper, problem_of, shared_prior
 from midline3d.tracking.reconstruct import Job, Progress, reconstruct
 
@@ -117,15 +116,7 @@ def _states(clip: Clip, dataset: xr.Dataset, rows: NDArray[np.int64], frames: li
     """The chosen frames as the result keeps them."""
     some = dataset.isel(time=rows)
     world = torch.from_numpy(some.position.isel(individual=0).transpose("time", "keypoint", "space").values)
-    points = world - clip.centres(frames)[:, None]
-    curvature, first, length = curve.recover(points)
-    # The frames beyond the first are made by `rebuilt`.
-    whole = first[:, None].expand(-1, points.shape[1], -1, -1)
-    look = {name: torch.from_numpy(some[name].values) for name in ("shift", "sigma", "iota", "rho", "defocus")}
-    look["iota"] = look["iota"] * clip.contrast
-    made = FrameState(points=points, frames=whole, curvature=curvature, length=length, **look)
-    single = FrameState(**{name: value.float() for name, value in vars(made).items()})
-    return single.rebuilt(torch.zeros(len(frames), dtype=torch.long))
+    return stored_states(clip, frames, world, {name: torch.from_numpy(some[name].values) for name in LOOKS})
 
 
 def _adjusted(

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from midline3d import curve
 from midline3d.appearance import Profile, Shape
 from midline3d.cameras import Cameras
 from midline3d.fitting.body import Body
@@ -20,7 +19,7 @@ from midline3d.shapes import Tensor
 from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip import LOOKS, Clip, stored_states
 from midline3d.tracking.follow import Track
 from midline3d.tracking.veil import Veil
 
@@ -154,14 +153,6 @@ def _stored(beginning: Beginning, result: Result, way: list[int]) -> Track:
 
 
 def stored_state(clip: Clip, frame: int, record: FrameResult) -> FrameState:
-    """A found frame's state, a batch of one, by what a result holds of it: the same midline, to rounding."""
-    points = torch.from_numpy(np.asarray(record.position))[None] - clip.centres([frame])[:, None]
-    curvature, first, length = curve.recover(points)
-    # The frames beyond the first are made by `rebuilt`.
-    frames = first[:, None].expand(-1, points.shape[1], -1, -1)
-    names = ("shift", "sigma", "iota", "rho", "defocus")
-    look = {name: torch.from_numpy(np.asarray(getattr(record, name)))[None] for name in names}
-    look["iota"] = look["iota"] * clip.contrast.cpu()
-    made = {"points": points, "frames": frames, "curvature": curvature, "length": length, **look}
-    single = FrameState(**{name: value.float() for name, value in made.items()})
-    return single.rebuilt(torch.zeros(1, dtype=torch.long)).to(clip.device)
+    """A found frame's state, a batch of one, by what a result holds of it."""
+    look = {name: torch.from_numpy(np.asarray(getattr(record, name)))[None] for name in LOOKS}
+    return stored_states(clip, [frame], torch.from_numpy(np.asarray(record.position))[None], look)

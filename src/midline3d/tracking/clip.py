@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from midline3d import curve
 from midline3d.calibration import load_calibration
 from midline3d.cameras import Cameras
 from midline3d.errors import InputError
@@ -124,6 +125,24 @@ class Clip:
         return state.points.double().cpu() + self.centres(frames)[:, None]
 
 
+LOOKS = ("shift", "sigma", "iota", "rho", "defocus")
+"""What a result holds of a frame's look; iota as a share of the animal's usual brightness."""
+
+
+def stored_states(
+    clip: Clip, frames: list[int], position: Float[Tensor, "batch vertex 3"], look: dict[str, Tensor]
+) -> FrameState:
+    """Frames by what a result holds of them, positions in the world (mm, float64): the same midlines, to rounding."""
+    points = position - clip.centres(frames)[:, None]
+    curvature, first, length = curve.recover(points)
+    # The frames beyond the first are made by `rebuilt`.
+    whole = first[:, None].expand(-1, points.shape[1], -1, -1)
+    look = look | {"iota": look["iota"] * clip.contrast.cpu()}
+    made = {"points": points, "frames": whole, "curvature": curvature, "length": length, **look}
+    single = FrameState(**{name: value.float() for name, value in made.items()})
+    return single.rebuilt(torch.zeros(len(frames), dtype=torch.long)).to(clip.device)
+
+
 def balanced(images: Tensor) -> Tensor:
     """Images whose log(1 + I) is odd in the signal: noise below 0 says as much as noise above it."""
     return torch.where(images < 0, 1 / (1 - images) - 1, images)
@@ -134,16 +153,16 @@ def least_error(noise: Float[Tensor, " camera"], brightness: Float[Tensor, " cam
     return torch.maximum(noise, 0.01 * brightness)
 
 
-def bounds_of(curve: CurveSettings, contrast: Float[Tensor, " camera"]) -> Bounds:
+def bounds_of(settings: CurveSettings, contrast: Float[Tensor, " camera"]) -> Bounds:
     """What no parameter may leave where the body's middle has the brightness `contrast`."""
-    low, high = curve.iota[0] * float(contrast.min()), curve.iota[1] * float(contrast.max())
+    low, high = settings.iota[0] * float(contrast.min()), settings.iota[1] * float(contrast.max())
     return Bounds(
-        length=curve.length,
-        sigma=curve.sigma,
+        length=settings.length,
+        sigma=settings.sigma,
         iota=(low, high),
-        rho=curve.rho,
-        defocus=curve.defocus,
-        circles=curve.circles,
+        rho=settings.rho,
+        defocus=settings.defocus,
+        circles=settings.circles,
     )
 
 
