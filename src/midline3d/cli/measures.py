@@ -1,0 +1,72 @@
+"""Commands that measure the method: how fast it is on this machine, and how exact over a population."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from midline3d.cli.options import Device, Json, SettingsFile, Where, chosen_device
+from midline3d.cli.terminal import print_json, say_places, working
+
+
+class Half(StrEnum):
+    """Which seeds a benchmark takes."""
+
+    tune = "tune"
+    judge = "judge"
+    all = "all"
+
+
+def bench(
+    device: Where = Device.auto,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the step's time against N and w, the reference's too (takes 4 GB)."),
+    ] = None,
+) -> None:
+    """How fast the method is on this machine: the reference and the fast path on the same work."""
+    from midline3d.bench import bench as measure
+    from midline3d.bench import draw, table
+
+    with working("give the same command again") as tick:
+        figures = measure(chosen_device(device), lambda doing: tick(doing, 0, 0), compare=plot is not None)
+    if plot is not None:
+        draw(figures, plot)
+    if as_json:
+        print_json(figures)
+    else:
+        Console().print(table(figures))
+
+
+def benchmark(
+    out: Annotated[Path, typer.Argument(help="Folder for rows, table and figure; a benchmark begun there goes on.")],
+    recordings: Annotated[int, typer.Option(help="How many; 19 are one of every family.", min=1)] = 38,
+    jobs: Annotated[int | None, typer.Option(help="How many at once; else as many as there are cores.", min=1)] = None,
+    half: Annotated[Half, typer.Option(help="tune: even seeds; judge: odd ones.")] = Half.all,
+    frames: Annotated[int, typer.Option(help="Of each recording.")] = 40,
+    family: Annotated[str | None, typer.Option(help="Only this one: fibre, veil, larva, ...")] = None,
+    limit: Annotated[float, typer.Option(help="Seconds that one recording may take.")] = 600.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep recordings and results, in OUT/work.")] = False,
+    settings: SettingsFile = None,
+    as_json: Json = False,
+) -> None:
+    """How exact the method is: simulated recordings that differ in everything, side by side over the cores."""
+    from midline3d.population import Exam
+    from midline3d.population import benchmark as examine
+    from midline3d.settings import load_settings
+
+    exam = Exam(recordings, half.value, frames, family=family, limit=limit, settings=load_settings(settings))
+    with working("the same command continues where this one stopped") as tick:
+        summary = examine(out, exam, jobs, keep, tick)
+    if as_json:
+        print_json(summary.as_dict())
+        return
+    console = Console()
+    for table in summary.tables():
+        console.print(table)
+    say_places(console, {"the figure": out / "benchmark.png", "all of it": out / "summary.json"})

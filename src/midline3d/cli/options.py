@@ -1,0 +1,55 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from midline3d.errors import InputError
+
+
+class Device(StrEnum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+Seed = Annotated[
+    int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0, max=2**63 - 1)
+]
+Where = Annotated[
+    Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where torch sees it, else the CPU.")
+]
+SettingsFile = Annotated[Path | None, typer.Option("--settings", metavar="FILE", help="A TOML file of settings.")]
+DRAWN = (".png", ".jpg", ".pdf", ".svg")
+"""Names of pictures that can be drawn."""
+Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output, for machines.")]
+
+
+def chosen_device(device: Device) -> str:
+    """The device that --device stands for on this machine: cpu or cuda."""
+    import torch
+
+    there = torch.cuda.is_available()
+    if device == Device.cuda and not there:
+        raise InputError("--device is cuda, but torch sees no CUDA GPU here; use --device cpu")
+    return "cuda" if there and device != Device.cpu else "cpu"
+
+
+def frame_range(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
+    """A:B as numbers; without A from the first frame, without B to the last."""
+    first, colon, end = (part.strip() for part in text.partition(":"))
+    if not colon or not all(part == "" or (part.isdecimal() and len(part) < 19) for part in (first, end)):
+        raise InputError(
+            f"--frames is '{text[:40]}'; write A:B, the first frame and the one after the last, such as 0:100"
+        )
+    if end:
+        return int(first or 0), int(end)
+    from midline3d.recording import load_recording
+
+    return int(first or 0), load_recording(recording, shortest=shortest).count

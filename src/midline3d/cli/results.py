@@ -1,0 +1,95 @@
+"""Commands that make a result, say how it went and measure how good it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from midline3d.cli.options import Device, Json, Seed, SettingsFile, Where, chosen_device, frame_range
+from midline3d.cli.terminal import print_json, say_places, working
+from midline3d.errors import InputError
+
+
+def reconstruct(
+    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; one that was begun is continued.")],
+    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
+    shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Start over; old frames go when new ones come.")] = False,
+    crops: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Another result's crops of this recording: no decoding.")
+    ] = None,
+    seed: Seed = 0,
+    device: Where = Device.auto,
+    settings: SettingsFile = None,
+    as_json: Json = False,
+) -> None:
+    """The job: videos in, a 3D midline for every frame out. Resumes by itself."""
+    from midline3d.settings import load_settings
+    from midline3d.store import info as look
+    from midline3d.tracking.reconstruct import Job
+    from midline3d.tracking.reconstruct import reconstruct as run
+
+    chosen = load_settings(settings)
+    part = None if frames is None else frame_range(frames, recording, shortest)
+    job = Job(recording, out, chosen, seed, chosen_device(device), part, shortest, redo, crops)
+    began = time.monotonic()
+    with working("the same command continues where this one stopped") as tick:
+        midline = run(job, tick)
+    found, seconds = look(out), time.monotonic() - began
+    sure = found.facts.get("head_confidence")
+    if as_json:
+        figures = {"result": str(midline), "frames": len(found.frames.number), **found.counts, "head_confidence": sure}
+        print_json(figures | {"reasons": found.reasons, "look_at": found.as_dict()["look_at"], "seconds": seconds})
+        return
+    console = Console()
+    console.print(f"{found.summary()}; {seconds:.0f} s.", highlight=False)
+    if found.doubtful:
+        console.print(found.warning(), highlight=False, soft_wrap=True)
+    if sure is not None:
+        console.print(f"Keypoint 0 is the head with a confidence of {sure:.1%}.", highlight=False)
+    say_places(console, {"the midlines": midline})
+    console.print(f'Next: midline3d.open_result("{out}") in Python, or any reader of netCDF', highlight=False)
+
+
+def info(
+    result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],
+    as_json: Json = False,
+) -> None:
+    """What a result is, how it went and what is missing; of one that grows, is complete, or is damaged."""
+    from midline3d.store import info as look
+
+    found = look(result)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        typer.echo(found.text())
+
+
+def evaluate(
+    result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],
+    truth: Annotated[Path | None, typer.Option(metavar="FILE", help="truth.nc, or the folder that it is in.")] = None,
+    annotations: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Hand clicks: CSV of frame,camera,u,v,label.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How good a result is: against known truth, or against hand clicks of head and tail."""
+    from midline3d.evaluate import AnnotationEvaluation, Evaluation, evaluate_annotations, evaluate_truth
+
+    if (truth is None) == (annotations is None):
+        raise InputError("what to measure against is not clear: give either --truth or --annotations")
+    measured: Evaluation | AnnotationEvaluation
+    if truth is not None:
+        measured = evaluate_truth(result, truth / "truth.nc" if (truth / "truth.nc").is_file() else truth)
+    else:
+        assert annotations is not None
+        measured = evaluate_annotations(result, annotations)
+    if as_json:
+        print_json(measured.summary())
+    else:
+        Console().print(measured.table())
