@@ -1,0 +1,117 @@
+"""What to reconstruct and how, and a run of it: the recording opened, its crops at hand, its result locked."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from midline3d.recording import Prepared, Recording, adopt, load_recording, preflight, prepare
+from midline3d.recording.identity import inputs_of
+from midline3d.recording.prepare import chosen_frames
+from midline3d.settings import RefineSettings, Settings, dump_settings
+from midline3d.store import Header, Result, RunLog, locked
+from midline3d.tracking.begin import Progress
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to reconstruct and how."""
+
+    recording: Path
+    out: Path
+    settings: Settings
+    seed: int = 0
+    device: str = "cpu"
+    frames: tuple[int, int] | None = None
+    """First frame and the one after the last."""
+    shortest: bool = False
+    """Stop at the shortest camera's end instead of refusing unequal lengths."""
+    redo: bool = False
+    """Start over where the folder holds a result; its frames are replaced when new ones come."""
+    crops: Path | None = None
+    """Another result's prepared crops of the same recording, to be used instead of decoding again."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job at work: this process alone writes its result."""
+
+    job: Job
+    recording: Recording
+    prepared: Prepared
+    result: Result
+    log: RunLog
+    progress: Progress
+
+
+@contextmanager
+def opened(job: Job, doing: str, progress: Progress) -> Iterator[Run]:
+    """The job's result, locked, begun or gone on with; the crops are prepared first where they are not there."""
+    recording = load_recording(job.recording, shortest=job.shortest)
+    preflight(recording)
+    what = f"midline3d {release()}: {doing} {job.recording} on {job.device}, seed {job.seed} ({versions()})"
+    with locked(job.out), RunLog(job.out).run(what) as log:
+        told = log.watched(progress)
+        frames = frames_of(job, recording)
+        header = header_of(job, recording, frames)
+        # Before hours are spent, and before the crops of what lies there are written over.
+        if not job.redo:
+            Result.check(job.out, header)
+        prepared = _prepared(job, recording, frames, told)
+        with Result.start(job.out, header, job.redo) as result:
+            yield Run(job, recording, prepared, result, log, told)
+
+
+def frames_of(job: Job, recording: Recording) -> range:
+    """The frames of the recording that are asked for."""
+    return chosen_frames(range(*job.frames) if job.frames else None, recording)
+
+
+def header_of(job: Job, recording: Recording, frames: range) -> Header:
+    """What sets this run apart from others."""
+    return Header(
+        frames=tuple(frames),
+        fps=recording.fps,
+        cameras=tuple(view.name for view in recording.views),
+        keypoints=job.settings.curve.vertices,
+        # How cameras are adjusted afterwards is no part of it.
+        settings=dump_settings(replace(job.settings, refine=RefineSettings())),
+        inputs=inputs_of(recording),
+        seed=job.seed,
+        device=job.device,
+        version=release(),
+        attributes={"recording": recording.name, "versions": versions()},
+        offsets=tuple(view.offset for view in recording.views),
+    )
+
+
+def _prepared(job: Job, recording: Recording, frames: range, progress: Progress) -> Prepared:
+    folder, locating = job.out / "crops", job.settings.locating
+    if job.crops is not None:
+        return adopt(recording, locating, folder, job.crops, frames)
+    return prepare(
+        recording,
+        locating,
+        folder,
+        progress=lambda done, total: progress("locating the worm", done, total),
+        frames=frames,
+    )
+
+
+def release(package: str = "midline3d") -> str:
+    """A package's version; "0" where it was never installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "0"
+
+
+def versions() -> str:
+    """Of all that has a part in the numbers."""
+    packages = ("torch", "numpy", "scipy", "opencv-python-headless", "av")
+    told = ", ".join(f"{package} {release(package)}" for package in packages)
+    return f"Python {platform.python_version()}, {told}, {platform.system()} {platform.machine()}"

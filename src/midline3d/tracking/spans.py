@@ -1,0 +1,52 @@
+"""A long recording cut into spans that are followed side by side: the same cuts wherever and by whomever they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.settings import TrackingSettings
+
+NEAR = 0.25
+"""Of a span's length: how far a cut may be moved to where the animal is gone anyway."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Some frames in a row; numbers as in the prepared part of the recording, which begins with 0."""
+
+    own: range
+    """The frames that this span gives to the result: every frame is some span's own."""
+    reach: range
+    """The frames that it follows: its own, and some of its neighbours', by which the two are held together."""
+
+
+def spans_of(located: NDArray[np.bool_], settings: TrackingSettings) -> list[Span]:
+    """The spans of a recording: about `settings.clip` frames each, cut where the animal is gone if that is near.
+
+    A recording that is not twice as long is one span. located: (frame,) whether the animal was found there.
+    """
+    count = len(located)
+    # The paper's way is followed as the paper does.
+    pieces = round(count / settings.clip) if count >= 2 * settings.clip and settings.fitter == "second-order" else 1
+    even = [round(count * place / pieces) for place in range(1, pieces)]
+    reach = round(NEAR * settings.clip)
+    cuts = [0, *(_gap(located, cut, reach) for cut in even), count]
+    return [
+        Span(range(first, end), range(max(0, first - settings.overlap), min(count, end + settings.overlap)))
+        for first, end in zip(cuts, cuts[1:], strict=False)
+    ]
+
+
+def _gap(located: NDArray[np.bool_], cut: int, reach: int) -> int:
+    """The middle of the longest stretch without the animal around a cut; the cut itself where there is none."""
+    first = max(1, cut - reach)
+    gone = ~located[first : cut + reach]
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], gone, [False]]).astype(np.int8)))
+    begins, ends = edges[::2], edges[1::2]
+    if not len(begins):
+        return cut
+    longest = int(np.argmax(ends - begins))
+    return first + int(begins[longest] + ends[longest]) // 2
