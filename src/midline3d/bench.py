@@ -37,7 +37,7 @@ from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning, begin, searched, size_of, start_pairs
 from midline3d.tracking.clip import Clip, bounds_of
 from midline3d.tracking.learning import average_body
-from midline3d.tracking.ways import track_ways
+from midline3d.tracking.ways import Way, track_ways
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -243,7 +243,7 @@ def tracking_figures(beginning: Beginning) -> dict[str, Any]:
     found: dict[int, FrameState] = {}
     steps: list[float] = []
     began = time.perf_counter()
-    for tracked in track_ways(beginning, ways):
+    for _, tracked in track_ways([Way.of(beginning, way) for way in ways]):
         if tracked.fit is not None:
             found[tracked.frame] = tracked.fit.state
             steps.append(float(tracked.fit.iterations[0]))

@@ -18,6 +18,8 @@ from midline3d.store.segments import WORDS, Segment, fingerprint
 
 PENDING = "pending"
 """Status of a frame that a growing result does not hold yet."""
+STRETCHES = "head_stretches"
+"""Attribute of a run: JSON, [first frame, last frame, confidence that keypoint 0 is the head] between gaps."""
 BLOCK = 2048
 """Frames that are in memory at once while the finished file is written: some 30 MB."""
 
@@ -47,6 +49,7 @@ _MEANINGS: dict[str, tuple[str, str]] = {
     "end": ("none", "end of the animal"),
     "sigma_across": ("mm", "standard deviation of the midline to its side"),
     "sigma_along": ("mm", "standard deviation of the midline along itself"),
+    "head_confidence": ("1", "probability that keypoint 0 is the head, told anew where the animal was lost in between"),
     "source_frame": ("1", "number of the frame in each camera's own source, dropped frames counted; -1: unknown"),
     "status": ("none", f"what became of the frame: {', '.join((*STATUSES, PENDING))}"),
     "reason": ("none", f"why the status is what it is: {listed(REASONS)}"),
@@ -99,6 +102,7 @@ def assemble(folder: Path, header: Header, segments: Sequence[Segment], part: Pa
         for name in data.keys() - {"source_frame"}:
             # A lost frame may replace a found one.
             data[name][rows] = arrays[name][taken] if name in arrays else np.nan
+    data["head_confidence"] = _head_confidence(header, chosen)
     return _dataset(header, chosen, data).assign_attrs(attributes_of(header, part.content))
 
 
@@ -151,6 +155,14 @@ def _blank(header: Header, frames: Sequence[int]) -> dict[str, NDArray[Any]]:
     data["source_frame"] = np.asarray(frames, np.int64)[:, None] + offsets
     data["steps"] = np.zeros(count, np.int32)
     return data
+
+
+def _head_confidence(header: Header, frames: Sequence[int]) -> NDArray[np.float32]:
+    """Of every frame, by the stretches that the run has noted; NaN elsewhere."""
+    number, told = np.asarray(frames, np.int64), np.full(len(frames), np.nan, np.float32)
+    for first, last, sure in json.loads(str(header.attributes.get(STRETCHES, "[]"))):
+        told[(number >= first) & (number <= last)] = sure
+    return told
 
 
 def _dataset(header: Header, frames: Sequence[int], data: dict[str, NDArray[Any]]) -> xr.Dataset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,15 +19,21 @@ _BEYOND = 1 << 20
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds the folder, which is made if need be; refused where another process holds it, dead ones hold nothing."""
+def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
+    """Holds the folder, which is made if need be; refused where another process holds it, dead ones hold nothing.
+
+    patience: seconds to wait for one that is about to end.
+    """
     path = Path(folder) / LOCK
     with guarded(folder):
         Path(folder).mkdir(parents=True, exist_ok=True)
         path.touch()
     # Unbuffered: on a full disk the holder's name cannot be written, and closing must not try again.
     with path.open("r+b", buffering=0) as file:
-        if not _held(file):
+        until = time.monotonic() + patience
+        while not (held := _held(file)) and time.monotonic() < until:
+            time.sleep(0.1)
+        if not held:
             holder = (file.read(200) or b"").decode(errors="replace").strip() or "another process"
             raise InputError(
                 f"{folder} is being written by {holder}; wait until that has ended, or give another output folder"

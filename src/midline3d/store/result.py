@@ -193,6 +193,39 @@ class Result:
         """
         return read_kept(self.folder, name, self._manifest.run)
 
+    @staticmethod
+    def kept_in(folder: Path, name: str) -> dict[str, Any] | None:
+        """The same of the run in a folder, without a look at its frames; None where there is no run either."""
+        if not (Path(folder) / MANIFEST).exists():
+            return None
+        return read_kept(Path(folder), name, Manifest.read(Path(folder)).run)
+
+    @staticmethod
+    def run_in(folder: Path) -> str:
+        """Which run's result lies in a folder (see `run`)."""
+        return Manifest.read(Path(folder)).run
+
+    @classmethod
+    def look(cls, folder: Path) -> Result:
+        """The result in a folder, to be read alone."""
+        return cls(Path(folder), Manifest.read(Path(folder)))
+
+    @property
+    def run(self) -> str:
+        """Known to be this run, whatever it has done since."""
+        return self._manifest.run
+
+    @property
+    def last(self) -> int:
+        """Number of the segment that was written last; frames that come from now on are in later ones."""
+        self.flush()
+        return self._last
+
+    def later(self, frame: int, number: int) -> bool:
+        """Whether a frame came, or came again, after segment `number` was written."""
+        home = self._home.get(frame, -1)
+        return home == 0 or home > number
+
     def flush(self) -> None:
         """Brings every frame added so far to the disk."""
         if not self._waiting:

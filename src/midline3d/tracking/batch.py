@@ -8,7 +8,7 @@ that on a GPU the tick is recorded once as a CUDA graph and then replayed; on th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -36,6 +36,8 @@ from midline3d.tracking.evidence import Evidence, evidence
 
 RENEWED = 0.25
 """Share of the slots that may take a new frame in one tick: a frame takes six or so, more places would stay empty."""
+LOOKED_AT = 128
+"""Frames whose evidence is taken at once: at three views of 200 px they want some hundred MB."""
 
 
 @dataclass(frozen=True)
@@ -245,15 +247,33 @@ class Batch:
         """Frames written down so far, of every slot."""
         return (self.frame - self.film.first).tolist()
 
-    def fits(self, slot: int, first: int, last: int) -> tuple[Fit, Evidence]:
-        """What a slot has written of its reel's frames `first` to before `last`, on the CPU, and what speaks for it."""
-        frame = torch.arange(first, last, device=self.device) + self.film.first[slot]
-        rows, slots = self.written[frame], torch.full_like(frame, slot)
-        state = self._unpacked(rows)
-        problem = self.part(slots, frame, self.images(frame, slots), state)
-        clip = self.reels[slot].beginning.clip
-        told = evidence(problem, state, clip.contrast.to(self.device), clip.noise.to(self.device))
-        return self._fit(rows.cpu()), told.cpu()
+    def fits(self, ready: Mapping[int, range]) -> dict[int, tuple[Fit, Evidence]]:
+        """What slots have written of their reels' frames at these places, on the CPU, and what speaks for it."""
+        found: dict[int, tuple[Fit, Evidence]] = {}
+        clips = {id(self.reels[slot].beginning.clip): self.reels[slot].beginning.clip for slot in ready}
+        for own, clip in clips.items():
+            slots = [slot for slot in ready if id(self.reels[slot].beginning.clip) == own]
+            counts = [len(ready[slot]) for slot in slots]
+            places = torch.tensor([place for slot in slots for place in ready[slot]], device=self.device)
+            rows = torch.tensor(slots, device=self.device).repeat_interleave(torch.tensor(counts, device=self.device))
+            fit, told = self._judged(clip, rows, places + self.film.first[rows])
+            first = 0
+            for slot, count in zip(slots, counts, strict=True):
+                part = list(range(first, first + count))
+                found[slot], first = (fit[part], told[part]), first + count
+        return found
+
+    def _judged(self, clip: Clip, slot: Tensor, frame: Tensor) -> tuple[Fit, Evidence]:
+        """What was written of frames of the film by slots of one clip, some at a time."""
+        contrast, noise = clip.contrast.to(self.device), clip.noise.to(self.device)
+        parts: list[Evidence] = []
+        for slots, frames in zip(slot.split(LOOKED_AT), frame.split(LOOKED_AT), strict=True):
+            state = self._unpacked(self.written[frames])
+            problem = self.part(slots, frames, self.images(frames, slots), state)
+            parts.append(evidence(problem, state, contrast, noise).cpu())
+        names = vars(parts[0])
+        told = Evidence(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
+        return self._fit(self.written[frame].cpu()), told
 
     def _fit(self, rows: Tensor) -> Fit:
         size, terms = self._anchor.shape[1], len(TERMS)

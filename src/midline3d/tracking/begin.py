@@ -114,9 +114,12 @@ def size_of(clip: Clip, frames: int = 12) -> Size:
     return size
 
 
-def start_pairs(clip: Clip) -> Iterator[list[tuple[int, ...]]]:
-    """Places of the whole recording, the most spread out first, each with a second frame close by; some at a time."""
-    found, settings = _found(clip), clip.settings.start
+def start_pairs(clip: Clip, found: list[int] | None = None) -> Iterator[list[tuple[int, ...]]]:
+    """Places of the whole recording, the most spread out first, each with a second frame close by; some at a time.
+
+    found: only of these frames, in all of which the worm was located.
+    """
+    found, settings = found or _found(clip), clip.settings.start
     some = sorted(
         {found[round(place)] for place in np.linspace(0, len(found) - 1, 4 * settings.pairs * settings.rounds)}
     )
@@ -204,11 +207,11 @@ def _confirmed(clip: Clip, starts: list[Start]) -> list[Start]:
             start,
             clip.settings.second_order.iterations,
         ).state
-    same = _distance(clip, other.frame, state, other.state) < MEETING * float(other.state.sigma.mean())
+    same = distance(clip, other.frame, state, other.state) < MEETING * float(other.state.sigma.mean())
     return [replace(start, confirmed=same) for start in starts]
 
 
-def _distance(clip: Clip, frame: int, one: FrameState, other: FrameState) -> float:
+def distance(clip: Clip, frame: int, one: FrameState, other: FrameState) -> float:
     """Mean distance of two curves in the views, px, either way round."""
     cameras = clip.cameras.local(clip.centres([frame]), clip.origins([frame])).to(torch.float32).to(clip.device)
     first, second = (project(cameras, state.points, state.shift)[0] for state in (one, other))

@@ -20,7 +20,7 @@ from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import LOOKS, Clip, stored_states
-from midline3d.tracking.follow import Track
+from midline3d.tracking.follow import Track, Tracked
 from midline3d.tracking.veil import Veil
 
 BEGINNING = "beginning"
@@ -83,13 +83,19 @@ def begun(result: Result, clip: Clip, begin: Callable[[], Beginning]) -> tuple[B
 
     clip: as it was prepared, before anything was learned of it.
     """
-    known = _read(result.kept(BEGINNING), clip)
-    if isinstance(known, Beginning):
+    known = kept_beginning(result.kept(BEGINNING), clip)
+    if known is not None:
         return known, True
     content = plain(begin())
     result.keep(BEGINNING, content)
     # What goes on is what would be read.
     return whole(content, clip), False
+
+
+def kept_beginning(content: dict[str, Any] | None, clip: Clip) -> Beginning | None:
+    """How a run began by what it kept; None where that is nothing. clip: as in `begun`."""
+    known = _read(content, clip)
+    return known if isinstance(known, Beginning) else None
 
 
 def told(way: str, track: Track, passed: int) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -156,3 +162,31 @@ def stored_state(clip: Clip, frame: int, record: FrameResult) -> FrameState:
     """A found frame's state, a batch of one, by what a result holds of it."""
     look = {name: torch.from_numpy(np.asarray(getattr(record, name)))[None] for name in LOOKS}
     return stored_states(clip, [frame], torch.from_numpy(np.asarray(record.position))[None], look)
+
+
+def recorded(clip: Clip, tracked: Tracked) -> FrameResult:
+    """A frame's outcome as a result holds it."""
+    if tracked.fit is None or tracked.projection is None or tracked.evidence is None:
+        return FrameResult(tracked.status, reason=tracked.reason)
+    state, seen = tracked.fit.state, tracked.evidence
+    return FrameResult(
+        status=tracked.status,
+        reason=tracked.reason,
+        position=clip.world(state, [tracked.frame])[0].numpy(),
+        confidence=seen.confidence[0].cpu().numpy(),
+        projection=tracked.projection.numpy(),
+        curvature=state.curvature[0].cpu().numpy(),
+        length=float(state.length[0]),
+        sigma=state.sigma[0].cpu().numpy(),
+        iota=(state.iota[0].cpu() / clip.contrast.cpu()).numpy(),
+        rho=state.rho[0].cpu().numpy(),
+        defocus=state.defocus[0].cpu().numpy(),
+        shift=state.shift[0].cpu().numpy(),
+        loss=float(tracked.fit.energy[0]),
+        loss_terms={name: float(value[0]) for name, value in tracked.fit.terms.items()},
+        steps=int(tracked.fit.iterations[0]),
+        explained=seen.explained[0].cpu().numpy(),
+        unexplained=seen.unexplained[0].cpu().numpy(),
+        unbacked=seen.unbacked[0].cpu().numpy(),
+        beyond=seen.beyond[0].cpu().numpy(),
+    )

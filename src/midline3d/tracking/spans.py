@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ def spans_of(located: NDArray[np.bool_], settings: TrackingSettings) -> list[Spa
     cuts = [0, *(_gap(located, cut, reach) for cut in even), count]
     return [
         Span(range(first, end), range(max(0, first - settings.overlap), min(count, end + settings.overlap)))
-        for first, end in zip(cuts, cuts[1:], strict=False)
+        for first, end in pairwise(cuts)
     ]
 
 

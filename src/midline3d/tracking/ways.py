@@ -2,57 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
+from midline3d.errors import InputError
+from midline3d.fitting.second_order import Fit
 from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning
+from midline3d.tracking.evidence import Evidence
 from midline3d.tracking.follow import Candidate, Track, Tracked, follow, settled
 from midline3d.tracking.judging import judge
 
 WATCHED = 32
 """Ticks between two looks at how far the slots have come, on a GPU."""
+SLOTS = 256
+"""Ways that are followed at once: beyond that a large GPU gains little, and every slot wants its frames in memory."""
 STRETCH = 2000
 """Frames of a way that lie on the device at once: at three views of 200 px that is 240 MB."""
+FILM = 40_000
+"""Frames of all ways together that do: 4.8 GB."""
 
 
-def track_ways(beginning: Beginning, ways: list[list[int]], tracks: list[Track] | None = None) -> Iterator[Tracked]:
-    """The ways as suits the clip's device and fitter: run ahead on a GPU, else frame after frame.
+@dataclass(frozen=True)
+class Way:
+    """Frames in the order in which they are followed."""
 
-    tracks: where each way goes on from, else from the beginning. They know no more than the frames that have come out.
-    """
-    clip, tracks = beginning.clip, tracks or [Track.of(beginning) for _ in ways]
+    beginning: Beginning
+    frames: list[int]
+    track: Track
+    """Where it goes on from. It knows no more than the frames that have come out."""
+
+    @staticmethod
+    def of(beginning: Beginning, frames: list[int]) -> Way:
+        """From the beginning."""
+        return Way(beginning, frames, Track.of(beginning))
+
+
+Outcome = tuple[int, Tracked]
+"""Number of a way, and what became of its next frame."""
+
+
+def track_ways(ways: Sequence[Way]) -> Iterator[Outcome]:
+    """The ways as suits the clip's device and fitter: run ahead on a GPU, else frame after frame."""
+    clip = ways[0].beginning.clip
     if clip.device.type == "cuda" and clip.settings.tracking.fitter == "second-order":
-        yield from follow_ways(beginning, ways, tracks)
+        yield from follow_ways(ways)
     else:
-        for way, track in zip(ways, tracks, strict=True):
-            yield from follow(beginning, way, track)
+        for index, way in enumerate(ways):
+            for tracked in follow(way.beginning, way.frames, way.track):
+                yield index, tracked
 
 
 @torch.no_grad()
-def follow_ways(
-    beginning: Beginning, ways: list[list[int]], tracks: list[Track] | None = None, stretch: int = STRETCH
-) -> Iterator[Tracked]:
+def follow_ways(ways: Sequence[Way], slots: int = SLOTS, stretch: int = STRETCH) -> Iterator[Outcome]:
     """What `follow` gives of every way, as it comes: each way in its order, the ways among one another.
 
-    Frames that were not located come first.
+    Frames that were not located come first. Where the device has no memory for so many slots, half of them follow.
     """
-    located = beginning.clip.located
-    for way in ways:
-        yield from follow(beginning, [frame for frame in way if not located(frame)])
-    found = [[frame for frame in way if located(frame)] for way in ways]
-    tracks = tracks or [Track.of(beginning) for _ in ways]
-    for first in range(0, max(map(len, found), default=0), stretch):
-        parts = [way[first : first + stretch] for way in found]
-        yield from _run([_Way(beginning, part, track) for part, track in zip(parts, tracks, strict=True)])
+    left, passed, first = dict[int, list[int]](), Counter[int](), 0
+    for index, way in enumerate(ways):
+        located = way.beginning.clip.located
+        for tracked in follow(way.beginning, [frame for frame in way.frames if not located(frame)], way.track):
+            yield index, tracked
+        left[index] = [frame for frame in way.frames if located(frame)]
+    while first < len(ways):
+        group = range(first, min(first + slots, len(ways)))
+        try:
+            for index, tracked in _stretches(ways, {index: left[index][passed[index] :] for index in group}, stretch):
+                passed[index] += 1
+                yield index, tracked
+        except torch.cuda.OutOfMemoryError:
+            slots = _fewer(slots, len(group))
+            continue
+        first = group.stop
+
+
+def _fewer(slots: int, used: int) -> int:
+    """Half as many slots as did not fit."""
+    if used < 2:
+        raise InputError(
+            "the GPU has no memory left for a single slot; end what else uses it, or give --device cpu"
+        ) from None
+    half = min(slots, used) // 2
+    warnings.warn(f"the GPU has no memory for {used} slots at once: going on with {half}", stacklevel=3)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return half
+
+
+def _stretches(ways: Sequence[Way], frames: dict[int, list[int]], stretch: int) -> Iterator[Outcome]:
+    """Some ways at once, so many frames of them at a time as the device holds."""
+    at_once = max(1, min(stretch, FILM // max(1, len(frames))))
+    for first in range(0, max(map(len, frames.values()), default=0), at_once):
+        slots = [
+            _Slot(index, ways[index].beginning, list_of[first : first + at_once], ways[index].track)
+            for index, list_of in frames.items()
+        ]
+        yield from _run(slots)
 
 
 @dataclass
-class _Way:
+class _Slot:
     """One way's frames on the device, and how far they have been judged."""
 
+    way: int
     beginning: Beginning
     frames: list[int]
     track: Track
@@ -62,52 +119,54 @@ class _Way:
         at, state = self.track.states[-1]
         return Reel(self.beginning, self.frames, state, at)
 
-    def watch(self, batch: Batch, slot: int, done: int) -> Iterator[Tracked]:
+    def watch(self, batch: Batch, slot: int, fit: Fit, told: Evidence) -> Iterator[Outcome]:
         """Judges what has been written; where it does not fit, `follow` takes over until it does again."""
-        clip, first = self.beginning.clip, self.judged
-        done = min(done, len(self.frames))
-        if done <= first:
-            return
-        fit, told = batch.fits(slot, first, done)
-        for place in range(done - first):
-            frame, one = self.frames[first + place], told[[place]]
+        clip = self.beginning.clip
+        for place in range(len(fit.iterations)):
+            one, frame = told[[place]], self.frames[self.judged]
             verdict = judge(one, 0.0, clip.settings.judging)
             if verdict.status != "ok" or not settled(fit[[place]], clip):
                 yield from self.recover(batch, slot)
                 return
             self.judged += 1
-            yield self.track.settle(clip, frame, Candidate(fit[[place]], one, verdict))
+            yield self.way, self.track.settle(clip, frame, Candidate(fit[[place]], one, verdict))
 
-    def recover(self, batch: Batch, slot: int) -> Iterator[Tracked]:
+    def recover(self, batch: Batch, slot: int) -> Iterator[Outcome]:
         """Frame after frame from what the track knows, until one is ok."""
         states = [(frame, state.to(batch.device)) for frame, state in self.track.states]
         self.track.states.clear()
         self.track.states.extend(states)
         for tracked in follow(self.beginning, self.frames[self.judged :], self.track):
             self.judged += 1
-            yield tracked
+            yield self.way, tracked
             if tracked.status == "ok":
                 break
         batch.restart(slot, self.judged, list(self.track.states))
 
 
-def _reels(ways: list[_Way]) -> list[Reel]:
-    """A slot for each way. One that has come to its end takes a frame of another: a smaller batch rounds otherwise."""
-    other = next(way.reel() for way in ways if way.frames)
-    return [way.reel() if way.frames else replace(other, frames=other.frames[:1]) for way in ways]
+def _reels(slots: list[_Slot]) -> list[Reel]:
+    """A reel for each slot. One that has come to its end takes a frame of another: a smaller batch rounds otherwise."""
+    other = next(slot.reel() for slot in slots if slot.frames)
+    return [slot.reel() if slot.frames else replace(other, frames=other.frames[:1]) for slot in slots]
 
 
-def _run(ways: list[_Way]) -> Iterator[Tracked]:
-    device = ways[0].beginning.clip.device
-    batch = Batch(_reels(ways), device)
-    for slot, way in enumerate(ways):
-        if way.track.doubted and way.frames:
-            yield from way.recover(batch, slot)
+def _run(slots: list[_Slot]) -> Iterator[Outcome]:
+    device = slots[0].beginning.clip.device
+    batch = Batch(_reels(slots), device)
+    for place, slot in enumerate(slots):
+        if slot.track.doubted and slot.frames:
+            yield from slot.recover(batch, place)
         else:
-            batch.restart(slot, 0, list(way.track.states))
+            batch.restart(place, 0, list(slot.track.states))
     run, ticks = (record(batch), WATCHED) if device.type == "cuda" else (batch.tick, 1)
-    while any(way.judged < len(way.frames) for way in ways):
+    while any(slot.judged < len(slot.frames) for slot in slots):
         for _ in range(ticks):
             run()
-        for slot, (way, done) in enumerate(zip(ways, batch.done(), strict=True)):
-            yield from way.watch(batch, slot, done)
+        ready = {
+            place: range(slot.judged, min(done, len(slot.frames)))
+            for place, (slot, done) in enumerate(zip(slots, batch.done(), strict=True))
+            if slot.judged < min(done, len(slot.frames))
+        }
+        # All slots in one: a look at a few frames costs as much as at a hundred.
+        for place, (fit, told) in batch.fits(ready).items():
+            yield from slots[place].watch(batch, place, fit, told)

@@ -1,0 +1,252 @@
+"""What is put right once all frames are there: turned where head and tail were exchanged, closed where one side lost.
+
+Following sees one frame and the one before. Held against one another, the frames of a whole recording tell more: which
+stretches are the other way round (see `heads`), which frames were lost coming from one side only, where two clips do
+not meet, and where an end springs (see `mending`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from midline3d.fitting.second_order import fit
+from midline3d.state import FrameState
+from midline3d.store import FrameResult, Result
+from midline3d.store.dataset import STRETCHES
+from midline3d.store.manifest import runs
+from midline3d.tracking.begin import Beginning, Progress
+from midline3d.tracking.checkpoint import recorded, stored_state
+from midline3d.tracking.evidence import evidence
+from midline3d.tracking.follow import Candidate, Track, Tracked, follow, outcome
+from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
+from midline3d.tracking.judging import judge
+from midline3d.tracking.learning import problem_of
+from midline3d.tracking.mending import LEAST_GAIN, Known, mended, springs
+
+HEADS = "heads"
+"""Name under which a run keeps which of its frames are to be turned round."""
+TURNED = 64
+"""Frames turned in one batch."""
+FARTHEST = 200
+"""Frames that are followed again across a seam at most."""
+Votes = dict[int, float]
+"""Log odds that a frame (within the clip) is the body's way round (see `heads.votes`)."""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """A result's frames, by their numbers within the clip."""
+
+    beginning: Beginning
+    result: Result
+
+    @property
+    def start(self) -> int:
+        """The recording's number of the clip's first frame."""
+        return self.beginning.clip.prepared.start
+
+    def read(self, frame: int) -> FrameResult | None:
+        """A frame that has a midline."""
+        record = self.result.read(self.start + frame)
+        if record is None or record.position is None or not np.isfinite(record.position).all() or record.loss is None:
+            return None
+        return record
+
+    def state(self, frame: int) -> FrameState | None:
+        """Its state, a batch of one."""
+        record = self.read(frame)
+        return None if record is None else stored_state(self.beginning.clip, frame, record)
+
+    def known(self, frame: int) -> Known | None:
+        """What mending asks of it."""
+        record = self.read(frame)
+        if record is None or record.loss is None:
+            return None
+        return Known(stored_state(self.beginning.clip, frame, record), float(record.loss))
+
+    def midlines(self, frames: range) -> Iterator[tuple[int, NDArray[np.floating] | None]]:
+        """mm, in the world."""
+        for frame in frames:
+            record = self.read(frame)
+            yield frame, None if record is None else record.position
+
+    def links(self, frames: range) -> Links:
+        """What ties each to the one before."""
+        return links_of(self.midlines(frames), float(self.beginning.body.length))
+
+    def write(self, tracked: Tracked) -> None:
+        self.result.append(self.start + tracked.frame, recorded(self.beginning.clip, tracked))
+
+
+def asked(frames: Frames, some: range, links: Links | None = None) -> Votes:
+    """The votes of frames spread over some in a row."""
+    chosen = voters(links or frames.links(some))
+    told: Votes = {}
+    for first in range(0, len(chosen), TURNED):
+        part = chosen[first : first + TURNED]
+        states = [state for state in map(frames.state, part) if state is not None]
+        told |= dict(zip(part, votes(frames.beginning, part, states).tolist(), strict=True))
+    return told
+
+
+def put_right(
+    beginning: Beginning, result: Result, progress: Progress, told: Votes | None = None, seams: tuple[int, ...] = ()
+) -> str:
+    """All of it; what was done, for the log. Killed at any moment and done again it comes to the same.
+
+    told: votes, where clips have taken them; seams: first frames of clips that do not meet the one before.
+    """
+    frames = Frames(beginning, result)
+    if beginning.clip.settings.tracking.fitter != "second-order":
+        result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
+        return "nothing is put right of what the paper's way has found"
+    turned = _turn(frames, told, progress)
+    better = {tracked.frame: tracked for tracked in _closed(frames, seams)}
+    for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
+        better[tracked.frame] = tracked
+        progress("fitting again where an end has sprung", len(better), 0)
+    apart = _apart(frames, seams, better)
+    # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
+    for tracked in better.values():
+        frames.write(tracked)
+    for frame, record in apart.items():
+        result.append(frames.start + frame, record)
+    result.flush()
+    return (
+        f"{turned} frames turned round, {len(better)} came out better from their other side, "
+        f"{len(apart)} suspect where two clips do not meet"
+    )
+
+
+def _turn(frames: Frames, told: Votes | None, progress: Progress) -> int:
+    """Turns round what is the wrong way round, and notes how sure the head is; returns how many frames that were."""
+    result, count = frames.result, len(frames.beginning.clip)
+    kept = result.kept(HEADS)
+    if kept is None:
+        progress("telling head from tail all along", 0, 0)
+        links = frames.links(range(count))
+        told = asked(frames, range(count), links) if told is None else told
+        there = sorted(set(told) & set(links.frames.tolist()))
+        reading = read_heads(links, there, np.array([told[frame] for frame in there]))
+        # From here on a frame is turned once it has come anew.
+        kept = {"turned": reading.turned, "since": result.last, "stretches": _stretches(frames, links, reading)}
+        result.keep(HEADS, kept)
+    result.note(**{STRETCHES: kept["stretches"]})
+    left = [frame for frame in kept["turned"].tolist() if not result.later(frames.start + frame, kept["since"])]
+    for first in range(0, len(left), TURNED):
+        progress("turning frames round", first, len(left))
+        for tracked in _reversed(frames, left[first : first + TURNED]):
+            frames.write(tracked)
+    result.flush()
+    return len(kept["turned"])
+
+
+def _reversed(frames: Frames, some: list[int]) -> Iterator[Tracked]:
+    """Frames fitted again with head and tail exchanged."""
+    beginning, clip = frames.beginning, frames.beginning.clip
+    weights = clip.settings.second_order
+    for frame in some:
+        state = frames.state(frame)
+        if state is None:
+            continue
+        start = state.reversed()
+        problem = problem_of(clip, [frame], beginning.taper, start, weights)
+        found = fit(problem, start, 2 * weights.iterations)
+        seen = evidence(problem, found.state, clip.contrast, clip.noise)
+        yield outcome(clip, frame, Candidate(found, seen, judge(seen, 0.0, clip.settings.judging)))
+
+
+def _stretches(frames: Frames, links: Links, reading: Reading | None) -> str:
+    """How sure the head is from which frame to which, as `STRETCHES` wants it."""
+    learned = float(torch.tensor(frames.beginning.head_odds).sigmoid())
+    sure = np.ones(len(links.frames)) if reading is None else reading.sure
+    right = np.round(learned * sure + (1 - learned) * (1 - sure), 4)
+    told = []
+    for value in np.unique(right):
+        told += [
+            [frames.start + first, frames.start + last, float(value)]
+            for first, last in runs(links.frames[right == value].tolist())
+        ]
+    return json.dumps(sorted(told))
+
+
+def _closed(frames: Frames, seams: tuple[int, ...]) -> Iterator[Tracked]:
+    """Frames that come out better when they are followed from their other side: lost ones, and across seams."""
+    clip = frames.beginning.clip
+    lost = [frame for frame in range(len(clip)) if clip.located(frame) and frames.read(frame) is None]
+    entries = [entry for first, last in runs(lost) for entry in ((first, 1), (last, -1))]
+    entries += [entry for seam in seams for entry in ((seam, 1), (seam - 1, -1))]
+    for frame, way in entries:
+        yield from _across(frames, frame, way)
+
+
+def _across(frames: Frames, first: int, way: int) -> Iterator[Tracked]:
+    """From the frame before `first` on, for as long as that is better than what is there."""
+    beginning, clip = frames.beginning, frames.beginning.clip
+    states = [(frame, frames.state(frame)) for frame in (first - 2 * way, first - way) if 0 <= frame < len(clip)]
+    if not states or states[-1][1] is None:
+        return
+    track = Track(deque(((frame, state) for frame, state in states if state is not None), maxlen=2))
+    track.lost = 2  # the whole crop was searched when the frame was first lost
+    onward = range(first, len(clip) if way > 0 else -1, way)[:FARTHEST]
+    for tracked in follow(beginning, list(onward), track):
+        old = frames.read(tracked.frame)
+        if tracked.fit is None or (old is not None and not _gains(tracked, old)):
+            return
+        yield tracked
+
+
+def _gains(tracked: Tracked, old: FrameResult) -> bool:
+    """Whether a frame has come out better than it was."""
+    rank = ("unreadable", "lost", "suspect", "ok")
+    new, before = rank.index(tracked.status), rank.index(old.status)
+    if tracked.fit is None or old.loss is None or new < before:
+        return False
+    return new > before or float(tracked.fit.energy) < old.loss - LEAST_GAIN
+
+
+def _known(frames: Frames, better: dict[int, Tracked], frame: int) -> Known | None:
+    if frame not in better:
+        return frames.known(frame)
+    found = better[frame].fit
+    return None if found is None else Known(found.state, float(found.energy))
+
+
+def _springs(frames: Frames, better: dict[int, Tracked]) -> list[int]:
+    """Frames behind which an end springs."""
+    clip = frames.beginning.clip
+    ends, middle = np.full((len(clip), 2, 3), np.nan), np.full((len(clip), 3), np.nan)
+    for frame, position in frames.midlines(range(len(clip))):
+        new = better[frame].fit if frame in better else None
+        points = position if new is None else clip.world(new.state, [frame])[0].numpy()
+        if points is not None:
+            ends[frame], middle[frame] = points[[0, -1]], points.mean(0)
+    return springs(ends, middle, float(frames.beginning.body.length), clip.settings.judging.sprung).tolist()
+
+
+def _apart(frames: Frames, seams: tuple[int, ...], better: dict[int, Tracked]) -> dict[int, FrameResult]:
+    """Frames around seams at which the two sides still do not meet: nothing tells which of them is right."""
+    clip, found = frames.beginning.clip, dict[int, FrameResult]()
+    length, around = float(frames.beginning.body.length), clip.settings.tracking.overlap
+
+    def record(frame: int) -> FrameResult | None:
+        return recorded(clip, better[frame]) if frame in better else frames.read(frame)
+
+    for seam in seams:
+        one, other = record(seam - 1), record(seam)
+        if one is None or other is None or one.position is None or other.position is None:
+            continue
+        if np.linalg.norm(one.position - other.position, axis=-1).mean() <= clip.settings.judging.jump * length:
+            continue
+        for frame in range(max(0, seam - around), min(len(clip), seam + around)):
+            told = record(frame)
+            if told is not None and told.status == "ok":
+                found[frame] = replace(told, status="suspect", reason="directions disagree")
+    return found

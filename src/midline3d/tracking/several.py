@@ -1,0 +1,84 @@
+"""Several recordings in one go: each into a folder of its own, side by side, none stopped by another's fault."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from midline3d.errors import InputError
+from midline3d.recording import load_recording
+from midline3d.tracking.begin import Progress
+from midline3d.tracking.job import Job
+from midline3d.tracking.worker import packed
+from midline3d.tracking.workers import Event, cores, side_by_side, usual_workers
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a recording."""
+
+    name: str
+    out: Path
+    """Folder of its result."""
+    seconds: float
+    fault: str | None = None
+    """Why it has none, in a sentence."""
+    own: bool = False
+    """Whether that is a fault of the program's own."""
+
+
+def each_in_its_folder(recordings: list[Path], job: Job) -> dict[str, Job]:
+    """A job for every recording, by its name, into OUT/name."""
+    jobs: dict[str, Job] = {}
+    for path in recordings:
+        name = _name(path, job.shortest)
+        if name in jobs:
+            raise InputError(
+                f"{path} and {jobs[name].recording} are both named '{name}' and would share {job.out / name}; "
+                "give one of them another `name` in its recording.toml"
+            )
+        jobs[name] = replace(job, recording=path, out=job.out / name)
+    return jobs
+
+
+def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | None = None) -> list[Outcome]:
+    """All of them, in the order given; one that fails leaves the others alone. Given again it goes on.
+
+    workers: processes at once, all recordings together.
+    """
+    names = list(jobs)
+    on_gpu = any(job.device != "cpu" for job in jobs.values())
+    crew = workers or (1 if on_gpu else usual_workers(max(len(jobs), cores())))
+    at_once = min(crew, len(jobs))
+    tasks = [{"job": packed(job), "workers": max(1, crew // at_once)} for job in jobs.values()]
+    done, total, began = dict.fromkeys(names, (0, 0)), len(names), time.monotonic()
+    found: dict[str, Outcome] = {}
+    for event in side_by_side(tasks, at_once):
+        name = names[event.task]
+        if event.over:
+            found[name] = _outcome(event, name, jobs[name], time.monotonic() - began)
+        elif "warning" in event.told:
+            warnings.warn(f"{name}: {event.told['warning']}", stacklevel=2)
+        else:
+            done[name] = event.told["done"], event.told["total"]
+            # Of different phases: only shares can be added up.
+            share = sum(part / whole for part, whole in done.values() if whole)
+            progress(f"{len(found)} of {total} recordings done; {name}: {event.told['doing']}", round(100 * share), 0)
+    return [found[name] for name in names]
+
+
+def _outcome(event: Event, name: str, job: Job, seconds: float) -> Outcome:
+    return Outcome(name, job.out, seconds, event.told.get("fault"), bool(event.told.get("own")))
+
+
+def _name(path: Path, shortest: bool) -> str:
+    """A recording's own name, which a folder can have; the folder's where it cannot be opened, as will be told then."""
+    try:
+        name = load_recording(path, shortest=shortest).name
+    except InputError:
+        name = (path.parent if path.suffix else path).resolve().name
+    if name in ("", ".", "..") or any(sign in name for sign in '/\\:*?"<>|'):
+        raise InputError(f"{path}: is named '{name}', which no folder can be; change `name` in its recording.toml")
+    return name

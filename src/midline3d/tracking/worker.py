@@ -1,0 +1,94 @@
+"""A process that does tasks for another: `python -m midline3d.tracking.worker`.
+
+Tasks come as lines of JSON on standard input, what happens goes as lines of JSON to standard output. When the input
+ends, because the other process is done with it or has died, this one ends at once, whatever it is at: what it does can
+be killed at any moment and is gone on with by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import tomllib
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from midline3d.errors import InputError
+from midline3d.settings import Settings, dump_settings, validated
+from midline3d.tracking.job import Job
+
+Say = Callable[..., None]
+
+
+def packed(job: Job) -> dict[str, Any]:
+    """A job as JSON can say it."""
+    plain = asdict(job) | {"settings": dump_settings(job.settings)}
+    return plain | {name: str(plain[name]) for name in ("recording", "out", "crops") if plain[name] is not None}
+
+
+def unpacked(content: dict[str, Any]) -> Job:
+    """The job that was packed."""
+    settings = validated(Settings, tomllib.loads(content["settings"]), "the settings of the job")
+    paths = {name: Path(content[name]) for name in ("recording", "out", "crops") if content[name] is not None}
+    frames = None if content["frames"] is None else tuple(content["frames"])
+    return Job(**content | paths | {"settings": settings, "frames": frames})
+
+
+def perform(task: dict[str, Any], say: Say) -> None:
+    """One task: a clip of a recording, or a recording as a whole."""
+    job = unpacked(task["job"])
+
+    def progress(doing: str, done: int, total: int) -> None:
+        say(doing=doing, done=done, total=total)
+
+    if "clip" in task:
+        from midline3d.tracking.clips import run_clip
+
+        run_clip(job, task["clip"], progress)
+    else:
+        from midline3d.tracking.reconstruct import reconstruct
+
+        reconstruct(job, progress, task["workers"])
+
+
+def serve() -> None:
+    """Tasks until there are no more."""
+    # The process that gives the tasks is interrupted too, and decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    voice, sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8"), sys.stderr
+
+    def say(**event: Any) -> None:
+        voice.write(json.dumps(event) + "\n")
+        voice.flush()
+
+    warnings.showwarning = lambda message, *_, **__: say(warning=str(message))
+    tasks: queue.Queue[dict[str, Any]] = queue.Queue()
+    threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
+    while True:
+        task = tasks.get()
+        try:
+            perform(task, say)
+            say(ended=True)
+        except InputError as fault:
+            say(fault=str(fault), own=False)
+        except Exception as fault:
+            if os.environ.get("MIDLINE3D_DEBUG"):
+                sys.excepthook(*sys.exc_info())
+            say(fault=f"{type(fault).__name__}: {' '.join(str(fault).split())}", own=True)
+
+
+def _listen(tasks: queue.Queue[dict[str, Any]]) -> None:
+    for line in sys.stdin:
+        tasks.put(json.loads(line))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve()

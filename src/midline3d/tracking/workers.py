@@ -1,0 +1,148 @@
+"""Tasks in processes side by side, each with its share of the cores; killed along with the process that gives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import midline3d
+from midline3d.errors import InputError
+from midline3d.tracking.job import Job
+from midline3d.tracking.worker import packed
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+MEMORY = 800_000_000
+"""Bytes that a worker takes: torch, and a clip's frames on their way."""
+
+
+Waiting = queue.Queue[tuple[int, dict[str, Any]]]
+"""Tasks with their numbers."""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def usual_workers(tasks: int) -> int:
+    """As many as there are cores, tasks, and room in memory for."""
+    room = tasks
+    with suppress(ValueError, OSError, AttributeError):
+        room = int(0.8 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // MEMORY
+    return max(1, min(cores(), tasks, room))
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a task."""
+
+    task: int
+    told: dict[str, Any]
+    """As `worker` says it: `doing`, `done`, `total`; `warning`; `ended`; or `fault`, and whether it is our `own`."""
+
+    @property
+    def over(self) -> bool:
+        return "ended" in self.told or "fault" in self.told
+
+
+def side_by_side(tasks: list[dict[str, Any]], workers: int) -> Iterator[Event]:
+    """All tasks, so many at once; what happens to them as it comes. Leaving it early kills what still runs."""
+    waiting: Waiting = queue.Queue()
+    for item in enumerate(tasks):
+        waiting.put(item)
+    events: queue.Queue[Event] = queue.Queue()
+    crew = [_Worker(waiting, events, max(1, cores() // workers)) for _ in range(min(workers, len(tasks)))]
+    left = len(tasks)
+    try:
+        for each in crew:
+            each.start()
+        while left:
+            event = events.get()
+            left -= event.over
+            yield event
+    finally:
+        for each in crew:
+            each.end()
+
+
+def clips_side_by_side(job: Job, clips: list[int], workers: int, tell: Callable[[int, float], None]) -> Iterator[int]:
+    """Runs clips of a planned job; their numbers as they are done. tell: gets a clip's number and how much is done."""
+    tasks = [{"job": packed(job), "clip": index} for index in clips]
+    for event in side_by_side(tasks, workers):
+        told, index = event.told, clips[event.task]
+        if "warning" in told:
+            warnings.warn(told["warning"], stacklevel=2)
+        elif "fault" in told:
+            raise RuntimeError(told["fault"]) if told["own"] else InputError(told["fault"])
+        elif "ended" in told:
+            yield index
+        elif told["total"]:
+            tell(index, told["done"] / told["total"])
+
+
+class _Worker(threading.Thread):
+    """One process, and the thread that speaks with it."""
+
+    def __init__(self, waiting: Waiting, events: queue.Queue[Event], threads: int) -> None:
+        super().__init__(daemon=True)
+        self._waiting, self._events = waiting, events
+        home = str(Path(midline3d.__file__).parents[1])
+        paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
+        # -P: a folder that happens to hold a torch.py is no place to import from.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "midline3d.tracking.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=os.environ | dict.fromkeys(THREADS, str(threads)) | {"PYTHONPATH": paths},
+        )
+
+    def run(self) -> None:
+        """Task after task, until none is left."""
+        while True:
+            try:
+                task, content = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            if not self._given(task, content):
+                self._events.put(Event(task, {"fault": self._death(), "own": False}))
+                return
+
+    def _given(self, task: int, content: dict[str, Any]) -> bool:
+        """Gives a task and passes on what happens; False where the process died over it."""
+        talk, hear = self._process.stdin, self._process.stdout
+        assert talk is not None and hear is not None
+        with suppress(OSError, ValueError):
+            talk.write(json.dumps(content) + "\n")
+            talk.flush()
+            for line in hear:
+                event = Event(task, json.loads(line))
+                self._events.put(event)
+                if event.over:
+                    return True
+        return False
+
+    def _death(self) -> str:
+        status = self._process.wait()
+        return (
+            f"a worker was ended by the system (status {status}), as happens where memory runs out; "
+            "give the same command with fewer --workers: it goes on where this one stopped"
+        )
+
+    def end(self) -> None:
+        """Whatever it is at: that can be gone on with."""
+        self._process.kill()
+        self._process.wait()
