@@ -28,7 +28,7 @@ import h5netcdf  # noqa: F401 - once, not in every run
 import numpy as np
 
 from midline3d import Job, Plan, Settings, open_result, reconstruct, simulate
-from midline3d.tracking import batch, follow, ways
+from midline3d.tracking import batch, follow, walk, ways
 
 FRAMES = 30
 SEGMENT = 3
@@ -43,7 +43,7 @@ PHASES = {
 PLAN = ("preparing", "beginning", *["tracking"] * 3, "consolidating")
 """Phases in which the runs of a round are killed, one after the other; the last one comes to its end."""
 PLAN_AHEAD = ["tracking"] * 3
-RUN, RESULT = import_module("midline3d.tracking.reconstruct"), import_module("midline3d.store.result")
+PLANNING, RESULT = import_module("midline3d.tracking.clips"), import_module("midline3d.store.result")
 
 
 def film(folder: Path) -> None:
@@ -96,12 +96,14 @@ class Trial:
 
             setattr(home, name, told)
 
-        noted(RUN, "begin", lambda *_: "begin")
+        noted(PLANNING, "begin", lambda *_: "begin")
         noted(follow, "_fitted", lambda beginning, frame, track: f"frame {frame}")
         noted(
             batch.Batch,
             "fits",
-            lambda own, slot, first, last: "\n".join(f"frame {f}" for f in own.reels[slot].frames[first:last]),
+            lambda own, ready: "\n".join(
+                f"frame {own.reels[slot].frames[place]}" for slot, places in ready.items() for place in places
+            ),
         )
         write = RESULT.write_netcdf
 
@@ -111,7 +113,7 @@ class Trial:
 
         RESULT.write_netcdf, RESULT.SEGMENT_FRAMES = consolidate, SEGMENT
         if self.ahead:
-            RUN.track_ways = ways.follow_ways
+            walk.track_ways = ways.follow_ways
         reconstruct(Job(self.recording, self.out, settings()), lambda doing, done, total: say(doing))
 
     def killed(self, phase: str | None = None, delay: float = 0.0) -> bool:

@@ -26,7 +26,7 @@ from midline3d.synth.scene import Plan
 from midline3d.tracking.batch import Reel
 from midline3d.tracking.begin import Beginning, begin
 from midline3d.tracking.follow import Tracked, follow
-from midline3d.tracking.ways import follow_ways, track_ways
+from midline3d.tracking.ways import Way, follow_ways, track_ways
 
 CPU = torch.device("cpu")
 FRAMES = 12
@@ -97,9 +97,10 @@ def test_ways_run_ahead_end_as_following_does(beginning: Beginning, stretch: int
     spoiled.log.status[missing] = 3
     spoiled._images[empty] = np.random.default_rng(0).integers(0, 4, spoiled._images[empty].shape)
     beginning = replace(beginning, clip=replace(beginning.clip, prepared=spoiled))
-    found = {tracked.frame: tracked for tracked in follow_ways(beginning, ways, stretch=stretch)}
+    paths = [Way.of(beginning, way) for way in ways]
+    found = {tracked.frame: tracked for _, tracked in follow_ways(paths, stretch=stretch)}
     assert sorted(found) == list(range(FRAMES))
-    for tracked in track_ways(beginning, ways):  # on the CPU: one frame after the other
+    for _, tracked in track_ways([Way.of(beginning, way) for way in ways]):  # on the CPU: one frame after the other
         assert_same(found[tracked.frame], tracked)
     assert found[missing].status == "unreadable" and found[empty].status == "lost"
     assert found[ways[0][-1]].status == "ok"

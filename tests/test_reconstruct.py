@@ -19,7 +19,7 @@ from midline3d.report import read_frame
 from midline3d.tracking.begin import Beginning
 
 FRAMES = 5
-HOME = import_module("midline3d.tracking.reconstruct")  # by its name: the package has a function of the same one
+HOME, FOLLOWING = import_module("midline3d.tracking.clips"), import_module("midline3d.tracking.walk")
 
 
 class Teller:
@@ -162,14 +162,15 @@ def test_the_command_says_what_to_look_at(
     midline3d: Command,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    followed = HOME.track_ways
+    followed = FOLLOWING.track_ways
 
     def doubted(*given: object) -> object:
-        for tracked in followed(*given):
+        for way, tracked in followed(*given):
             lost = tracked.frame in (1, 2)
-            yield replace(tracked, status="lost", reason="no fit", fit=None, projection=None) if lost else tracked
+            gone = replace(tracked, status="lost", reason="no fit", fit=None, projection=None)
+            yield way, gone if lost else tracked
 
-    monkeypatch.setattr(HOME, "track_ways", doubted)
+    monkeypatch.setattr(FOLLOWING, "track_ways", doubted)
     (tmp_path / "settings.toml").write_text("[start]\npairs = 1\n", encoding="utf-8")
     command = ("reconstruct", recording, "-o", tmp_path / "out", "--settings", tmp_path / "settings.toml")
     run = midline3d(*command)

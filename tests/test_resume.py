@@ -47,7 +47,7 @@ def small_segments() -> Iterator[None]:
 def first(recording: Path, tmp_path_factory: pytest.TempPathFactory, small_segments: None) -> tuple[Path, Beginning]:
     """A run that nobody disturbs, and how it began."""
     out, began = tmp_path_factory.mktemp("first") / "out", []
-    begin, alive = killing.RUN.begin, []
+    begin, alive = killing.PLANNING.begin, []
 
     def remembered(*given: object) -> Beginning:
         began.append(begin(*given))
@@ -59,7 +59,7 @@ def first(recording: Path, tmp_path_factory: pytest.TempPathFactory, small_segme
             alive.append([sum(type(each) is kind for each in gc.get_objects()) for kind in (FrameState, FrameResult)])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(killing.RUN, "begin", remembered)
+        patch.setattr(killing.PLANNING, "begin", remembered)
         reconstruct(job(recording, out), count)
     states, records = np.transpose(alive)
     assert np.ptp(states) <= 2 and records.max() < killing.SEGMENT, "memory is flat"
@@ -137,7 +137,7 @@ def test_a_damaged_segment_is_filled_from_the_one_before(
     place: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(killing.RUN, "begin", never)
+    monkeypatch.setattr(killing.PLANNING, "begin", never)
     start = first[1].frame
     frame = START + {"first": start, "middle": 8, "end": 0}[place]
     path = segment_of(out, frame)
@@ -160,7 +160,7 @@ def test_a_damaged_beginning_is_begun_anew(
         begins.append(None)
         return first[1]
 
-    monkeypatch.setattr(killing.RUN, "begin", begin)
+    monkeypatch.setattr(killing.PLANNING, "begin", begin)
     for harm in (spoil, Path.unlink):
         segment_of(out, killing.FRAMES - 1).unlink()
         harm(out / "kept" / "beginning.npz")

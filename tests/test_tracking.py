@@ -1,7 +1,6 @@
 """Whole recordings, end to end: simulated, reconstructed, measured."""
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import xarray as xr
 from midline3d import Job, Plan, Settings, evaluate_truth, open_result, reconstruct, simulate
 from midline3d.errors import InputError
 from midline3d.report import frame_figure, read_frame, telling_frame
+from midline3d.tracking import walk
 from midline3d.tracking.ways import follow_ways
 
 FRAMES = 8
@@ -82,8 +82,7 @@ def test_a_run_ahead_of_its_judgement_gives_the_same_and_is_resumed(
     recording: Path, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, but here."""
-    # By its name: the package has a function of the same one.
-    monkeypatch.setattr(import_module("midline3d.tracking.reconstruct"), "track_ways", follow_ways)
+    monkeypatch.setattr(walk, "track_ways", follow_ways)
 
     def interrupt(doing: str, done: int, total: int) -> None:
         if doing == "reconstructing" and done == 5:

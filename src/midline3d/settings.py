@@ -317,9 +317,9 @@ class TrackingSettings:
 
     fitter: Literal["second-order", "adam"] = "second-order"
     """How tracked frames are fitted: `adam` is the paper's way, for comparison."""
-    clip: Annotated[int, Range(4, 100_000)] = 250
-    """Frames that are followed as one clip where a recording has twice as many or more: finding the animal afresh in
-    each costs as much as following it through some twenty, and fewer clips would leave cores without work."""
+    clip: Annotated[int, Range(4, 100_000)] = 400
+    """Frames that are followed as one clip at least, where a recording has twice as many or more: finding the animal
+    afresh in each costs as much as following it through some forty, and longer ones would leave cores without work."""
     overlap: Annotated[int, Range(1, 1000)] = 6
     """Frames by which a clip reaches into its neighbours, so that it can be seen whether the two agree."""
 

@@ -41,15 +41,21 @@ def chosen_device(device: Device) -> str:
     return "cuda" if there and device != Device.cpu else "cpu"
 
 
-def frame_range(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
-    """A:B as numbers; without A from the first frame, without B to the last."""
+def frame_ends(text: str) -> tuple[int, int | None]:
+    """A:B as numbers; without A from the first frame, None without B."""
     first, colon, end = (part.strip() for part in text.partition(":"))
     if not colon or not all(part == "" or (part.isdecimal() and len(part) < 19) for part in (first, end)):
         raise InputError(
             f"--frames is '{text[:40]}'; write A:B, the first frame and the one after the last, such as 0:100"
         )
-    if end:
-        return int(first or 0), int(end)
+    return int(first or 0), int(end) if end else None
+
+
+def frame_range(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
+    """The same; without B to the last frame of the recording."""
+    first, end = frame_ends(text)
+    if end is not None:
+        return first, end
     from midline3d.recording import load_recording
 
-    return int(first or 0), load_recording(recording, shortest=shortest).count
+    return first, load_recording(recording, shortest=shortest).count

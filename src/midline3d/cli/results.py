@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Device, Json, Seed, SettingsFile, Where, chosen_device, frame_range
-from midline3d.cli.terminal import print_json, say_places, working
+from midline3d.cli.options import Device, Json, Seed, SettingsFile, Where, chosen_device, frame_ends, frame_range
+from midline3d.cli.terminal import complain, print_json, say_places, working
 from midline3d.errors import InputError
+
+if TYPE_CHECKING:
+    from midline3d.tracking.job import Job
 
 
 def reconstruct(
-    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result; one that was begun is continued.")],
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="RECORDING...", help="A folder with recording.toml, or that file.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="Folder of the result, of several OUT/name; one that was begun is continued."),
+    ],
     frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
     shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
     redo: Annotated[bool, typer.Option("--redo", help="Start over; old frames go when new ones come.")] = False,
     crops: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Another result's crops of this recording: no decoding.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes at once, for long recordings or several; else what suits.", min=1, max=999),
     ] = None,
     seed: Seed = 0,
     device: Where = Device.auto,
@@ -34,12 +48,15 @@ def reconstruct(
     from midline3d.tracking.reconstruct import Job
     from midline3d.tracking.reconstruct import reconstruct as run
 
-    chosen = load_settings(settings)
-    part = None if frames is None else frame_range(frames, recording, shortest)
-    job = Job(recording, out, chosen, seed, chosen_device(device), part, shortest, redo, crops)
+    chosen, recording = load_settings(settings), recordings[0]
+    job = Job(recording, out, chosen, seed, chosen_device(device), None, shortest, redo, crops)
+    if len(recordings) > 1:
+        raise typer.Exit(_several(recordings, job, frames, workers, as_json))
+    if frames is not None:
+        job = replace(job, frames=frame_range(frames, recording, shortest))
     began = time.monotonic()
     with working("the same command continues where this one stopped") as tick:
-        midline = run(job, tick)
+        midline = run(job, tick, workers)
     found, seconds = look(out), time.monotonic() - began
     sure = found.facts.get("head_confidence")
     if as_json:
@@ -54,6 +71,30 @@ def reconstruct(
         console.print(f"Keypoint 0 is the head with a confidence of {sure:.1%}.", highlight=False)
     say_places(console, {"the midlines": midline})
     console.print(f'Next: midline3d.open_result("{out}") in Python, or any reader of netCDF', highlight=False)
+
+
+def _several(recordings: list[Path], job: Job, frames: str | None, workers: int | None, as_json: bool) -> int:
+    """Several recordings side by side, one table at the end; the status: 0 where all went well."""
+    from midline3d.tracking.several import each_in_its_folder, reconstruct_all, table
+
+    if job.crops is not None:
+        raise InputError("--crops are those of one recording; leave it out where there are several")
+    jobs = each_in_its_folder(recordings, job)
+    if frames is not None:
+        frame_ends(frames)
+        for name, each in jobs.items():
+            with suppress(InputError):  # one that cannot be opened says so in its turn
+                jobs[name] = replace(each, frames=frame_range(frames, each.recording, job.shortest))
+    with working("the same command continues where this one stopped") as tick:
+        outcomes = reconstruct_all(jobs, tick, workers)
+    if as_json:
+        print_json({"recordings": [outcome.as_dict() for outcome in outcomes]})
+    else:
+        Console().print(table(outcomes))
+    faults = [outcome for outcome in outcomes if outcome.fault is not None]
+    for outcome in faults:
+        complain(f"{outcome.name}: {outcome.fault}")
+    return 0 if not faults else 1 if any(outcome.own for outcome in faults) else 2
 
 
 def info(

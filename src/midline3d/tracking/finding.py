@@ -17,6 +17,9 @@ from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import problem_of
 
 RANK = ("lost", "suspect", "ok")
+FEWER = 3
+"""Times fewer starts that the first pair of frames is searched with: what is found is held against the known body, and
+then confirmed or not; mostly a few are enough."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +51,27 @@ def found_afresh(beginning: Beginning, spans: list[list[int]], generator: torch.
     clip, tried = beginning.clip, [list[Found]() for _ in spans]
     most = clip.settings.start.rounds * clip.settings.start.pairs
     waiting = {place: islice(chain.from_iterable(start_pairs(clip, span)), most) for place, span in enumerate(spans)}
+    starts = max(1, clip.settings.start.starts // FEWER)
     while waiting:
         pairs = {place: pair for place, left in waiting.items() if (pair := next(left, None)) is not None}
-        found = iter(searched_for(beginning, [frame for pair in pairs.values() for frame in pair], generator))
+        found = iter(searched_for(beginning, [frame for pair in pairs.values() for frame in pair], generator, starts))
         for place, pair in pairs.items():
             tried[place] += _confirmed(beginning, [next(found) for _ in pair])
         waiting = {place: waiting[place] for place in pairs if not tried[place][-1].confirmed}
+        starts = clip.settings.start.starts
     best = [max(each, key=lambda found: found.merit) for each in tried]
     return [replace(beginning, frame=found.frame, state=found.state) for found in best]
 
 
-def searched_for(beginning: Beginning, frames: list[int], generator: torch.Generator) -> list[Found]:
-    """The best of many random starts in each of the frames, fitted to the end as the known body, either way round."""
+def searched_for(beginning: Beginning, frames: list[int], generator: torch.Generator, starts: int) -> list[Found]:
+    """The best of some random starts in each of the frames, fitted to the end as the known body, either way round."""
     if not frames:
         return []
     clip, settings = beginning.clip, beginning.clip.settings
+    settings = replace(settings, start=replace(settings.start, starts=starts))
     length, width = float(beginning.body.length), 1.2 * float(beginning.body.sharp)
     guesses = search(clip.plain_views(frames), length, width, settings, clip.plain_bounds(), generator)
-    count = min(settings.start.polish, settings.start.starts)
+    count = min(settings.start.polish, starts)
     best = guesses.best(count)
     known = beginning.state
     best = replace(

@@ -6,9 +6,13 @@ import time
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from rich.table import Table
 
 from midline3d.errors import InputError
 from midline3d.recording import load_recording
+from midline3d.store import STATUSES, info
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.job import Job
 from midline3d.tracking.worker import packed
@@ -27,6 +31,15 @@ class Outcome:
     """Why it has none, in a sentence."""
     own: bool = False
     """Whether that is a fault of the program's own."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        plain: dict[str, Any] = {"name": self.name, "result": str(self.out), "seconds": self.seconds}
+        if self.fault is not None:
+            return plain | {"fault": self.fault}
+        about = info(self.out)
+        sure = about.facts.get("head_confidence")
+        return plain | {"frames": len(about.frames.number), **about.counts, "head_confidence": sure}
 
 
 def each_in_its_folder(recordings: list[Path], job: Job) -> dict[str, Job]:
@@ -67,6 +80,25 @@ def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | Non
             share = sum(part / whole for part, whole in done.values() if whole)
             progress(f"{len(found)} of {total} recordings done; {name}: {event.told['doing']}", round(100 * share), 0)
     return [found[name] for name in names]
+
+
+def table(outcomes: list[Outcome]) -> Table:
+    """What became of each."""
+    made = Table(title=f"{len(outcomes)} recordings")
+    made.add_column("recording")
+    for name in ("frames", *STATUSES, "head", "s"):
+        made.add_column(name, justify="right")
+    made.add_column("result")
+    for outcome in outcomes:
+        told = outcome.as_dict()
+        if outcome.fault is not None:
+            made.add_row(outcome.name, *["-"] * (len(STATUSES) + 2), f"{outcome.seconds:.0f}", "failed, see below")
+            continue
+        sure = told["head_confidence"]
+        numbers = [str(told[name]) for name in ("frames", *STATUSES)]
+        head = "-" if sure is None else f"{sure:.0%}"
+        made.add_row(outcome.name, *numbers, head, f"{outcome.seconds:.0f}", str(outcome.out))
+    return made
 
 
 def _outcome(event: Event, name: str, job: Job, seconds: float) -> Outcome:

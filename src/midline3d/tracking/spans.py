@@ -25,13 +25,13 @@ class Span:
 
 
 def spans_of(located: NDArray[np.bool_], settings: TrackingSettings) -> list[Span]:
-    """The spans of a recording: about `settings.clip` frames each, cut where the animal is gone if that is near.
+    """The spans of a recording: `settings.clip` frames each or some more, cut where the animal is gone if that is near.
 
     A recording that is not twice as long is one span. located: (frame,) whether the animal was found there.
     """
     count = len(located)
     # The paper's way is followed as the paper does.
-    pieces = round(count / settings.clip) if count >= 2 * settings.clip and settings.fitter == "second-order" else 1
+    pieces = max(1, count // settings.clip) if settings.fitter == "second-order" else 1
     even = [round(count * place / pieces) for place in range(1, pieces)]
     reach = round(NEAR * settings.clip)
     cuts = [0, *(_gap(located, cut, reach) for cut in even), count]

@@ -1,4 +1,4 @@
-"""A process that does tasks for another: `python -m midline3d.tracking.worker`.
+"""A process that does tasks for another (see `workers`).
 
 Tasks come as lines of JSON on standard input, what happens goes as lines of JSON to standard output. When the input
 ends, because the other process is done with it or has died, this one ends at once, whatever it is at: what it does can
@@ -88,7 +88,3 @@ def _listen(tasks: queue.Queue[dict[str, Any]]) -> None:
     for line in sys.stdin:
         tasks.put(json.loads(line))
     os._exit(0)
-
-
-if __name__ == "__main__":
-    serve()

@@ -102,7 +102,7 @@ class _Worker(threading.Thread):
         paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         # -P: a folder that happens to hold a torch.py is no place to import from.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "midline3d.tracking.worker"],
+            [sys.executable, "-P", "-c", "from midline3d.tracking.worker import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
