@@ -21,7 +21,7 @@ from midline3d.state import FrameState, merged
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.learning import nat, problem_of
 
-STEP = 0.02
+STEP = 0.03
 """Body lengths that the midline may well move in one frame, root mean square."""
 LINK = 12.0
 """Log odds that a link is worth at most: a curve that slides along a coil is turned without a jump."""
@@ -113,7 +113,10 @@ def read_heads(links: Links, frames: list[int], told: Array) -> Reading:
     # A frame belongs to the vote that no weaker link parts it from than the other.
     ends = [one + 1 + where for one, (where, _) in zip(places, ties, strict=False)]
     owner = np.searchsorted(ends, np.arange(len(links.frames)), side="right")
-    return Reading(links.frames[wrong[owner]], sure[owner])
+    # On the way from there the curve may have turned.
+    turns = np.cumsum(links.odds < 0)
+    swapped = wrong[owner] ^ ((turns - turns[places][owner]) % 2 == 1)
+    return Reading(links.frames[swapped], sure[owner])
 
 
 def _tie(odds: Array) -> tuple[int, float]:
