@@ -11,7 +11,6 @@ from typing import Any
 from rich.table import Table
 
 from midline3d.errors import InputError
-from midline3d.recording import load_recording
 from midline3d.store import STATUSES, info
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.job import Job
@@ -43,14 +42,14 @@ class Outcome:
 
 
 def each_in_its_folder(recordings: list[Path], job: Job) -> dict[str, Job]:
-    """A job for every recording, by its name, into OUT/name."""
+    """A job for every recording, by the name of its folder, into OUT/name."""
     jobs: dict[str, Job] = {}
     for path in recordings:
-        name = _name(path, job.shortest)
+        name = (path.parent if path.suffix == ".toml" else path).resolve().name
         if name in jobs:
             raise InputError(
-                f"{path} and {jobs[name].recording} are both named '{name}' and would share {job.out / name}; "
-                "give one of them another `name` in its recording.toml"
+                f"{path} and {jobs[name].recording} would share {job.out / name}, because their folders have one name; "
+                "rename one, or give them one after the other with an -o of their own"
             )
         jobs[name] = replace(job, recording=path, out=job.out / name)
     return jobs
@@ -103,14 +102,3 @@ def table(outcomes: list[Outcome]) -> Table:
 
 def _outcome(event: Event, name: str, job: Job, seconds: float) -> Outcome:
     return Outcome(name, job.out, seconds, event.told.get("fault"), bool(event.told.get("own")))
-
-
-def _name(path: Path, shortest: bool) -> str:
-    """A recording's own name, which a folder can have; the folder's where it cannot be opened, as will be told then."""
-    try:
-        name = load_recording(path, shortest=shortest).name
-    except InputError:
-        name = (path.parent if path.suffix else path).resolve().name
-    if name in ("", ".", "..") or any(sign in name for sign in '/\\:*?"<>|'):
-        raise InputError(f"{path}: is named '{name}', which no folder can be; change `name` in its recording.toml")
-    return name

@@ -168,5 +168,5 @@ def _run(slots: list[_Slot]) -> Iterator[Outcome]:
             if slot.judged < min(done, len(slot.frames))
         }
         # All slots in one: a look at a few frames costs as much as at a hundred.
-        for place, (fit, told) in batch.fits(ready).items():
+        for place, (fit, told) in batch.fits(ready).items() if ready else ():
             yield from slots[place].watch(batch, place, fit, told)
