@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from midline3d.settings import Settings, load_settings
     from midline3d.store import info, open_result
     from midline3d.synth import Plan, simulate
+    from midline3d.tracking.clips import plan_clips, run_clip, stitch
     from midline3d.tracking.reconstruct import Job, reconstruct
 
     __version__: str
@@ -39,10 +40,13 @@ _HOMES = {
     "load_recording": "recording",
     "load_settings": "settings",
     "open_result": "store",
+    "plan_clips": "tracking.clips",
     "reconstruct": "tracking.reconstruct",
     "refine_cameras": "refine",
+    "run_clip": "tracking.clips",
     "save_calibration": "calibration",
     "simulate": "synth",
+    "stitch": "tracking.clips",
 }
 
 __all__ = [
@@ -61,10 +65,13 @@ __all__ = [
     "load_recording",
     "load_settings",
     "open_result",
+    "plan_clips",
     "reconstruct",
     "refine_cameras",
+    "run_clip",
     "save_calibration",
     "simulate",
+    "stitch",
 ]
 
 
