@@ -26,7 +26,7 @@ from midline3d.errors import InputError
 from midline3d.files import aside, guarded
 from midline3d.store.dataset import PENDING, Part, assemble, attributes_of, blocks, write_netcdf
 from midline3d.store.difference import check_same_run
-from midline3d.store.kept import read_kept, write_kept
+from midline3d.store.kept import KEPT, read_kept, write_kept
 from midline3d.store.manifest import MANIFEST, Manifest
 from midline3d.store.records import FrameResult, Header
 from midline3d.store.segments import SEGMENTS, Segment, fingerprint, segments_in, unpack, write_segment
@@ -192,6 +192,11 @@ class Result:
         Tuples come back as lists, keys as text.
         """
         return read_kept(self.folder, name, self._manifest.run)
+
+    def forget(self, *names: str) -> None:
+        """Keeps no more what was kept under some names."""
+        for name in names:
+            (self.folder / KEPT / f"{name}.npz").unlink(missing_ok=True)
 
     @staticmethod
     def kept_in(folder: Path, name: str) -> dict[str, Any] | None:

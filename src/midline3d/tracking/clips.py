@@ -30,7 +30,7 @@ from midline3d.tracking.checkpoint import BEGINNING, begun, kept_beginning
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.finding import found_afresh
 from midline3d.tracking.job import Job, Run, frames_of, header_of, opened
-from midline3d.tracking.repair import Frames, Votes, asked, put_right
+from midline3d.tracking.repair import HEADS, Frames, Votes, asked, put_right
 from midline3d.tracking.spans import Span, spans_of
 from midline3d.tracking.walk import Walk, walk
 
@@ -72,7 +72,8 @@ def run_clip(job: Job, index: int, progress: Progress = silent) -> Path:
     if not 0 <= index < len(plan.spans):
         raise InputError(f"there is no clip {index}: {job.out} was planned as clips 0 to {len(plan.spans) - 1}")
     with locked(folder, PATIENCE), RunLog(folder).run(f"clip {index} of {job.recording}") as log:
-        run_here(plan, job, [index], lambda _, done, total: log.watched(progress)("reconstructing", done, total))
+        told = log.watched(progress)
+        run_here(plan, job, [index], lambda _, done, total: told("reconstructing", done, total))
     return folder
 
 
@@ -126,6 +127,8 @@ def finished(result: Result) -> bool:
 def planned(run: Run) -> Plan:
     """How the recording begins and where it is cut: read where it is known, else found out and kept."""
     job, result = run.job, run.result
+    if not result.complete:
+        result.forget(RIGHT, HEADS)  # of frames that have gone bad since
     clip = Clip.of(run.prepared, job.settings, torch.device(job.device))
     demand(job.out, result.needed, "the midlines")
     generator = torch.Generator().manual_seed(job.seed)

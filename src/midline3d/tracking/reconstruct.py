@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from midline3d.store import Result
@@ -77,9 +77,10 @@ def _side_by_side(run: Run, plan: Plan, workers: int) -> None:
         done[index] = min(own[index], round(share * own[index]))
         run.progress("reconstructing", sum(done.values()), sum(own))
 
-    for index in clips_side_by_side(run.job, missing, workers, tell):
-        merged_in(run, plan, index)
-        tell(index, 1.0)
+    with closing(clips_side_by_side(run.job, missing, workers, tell)) as ended:
+        for index in ended:
+            merged_in(run, plan, index)
+            tell(index, 1.0)
 
 
 def _in_slots(run: Run, plan: Plan) -> None:

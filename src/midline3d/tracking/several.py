@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,17 +68,20 @@ def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | Non
     tasks = [{"job": packed(job), "workers": max(1, crew // at_once)} for job in jobs.values()]
     done, total, began = dict.fromkeys(names, (0, 0)), len(names), time.monotonic()
     found: dict[str, Outcome] = {}
-    for event in side_by_side(tasks, at_once):
-        name = names[event.task]
-        if event.over:
-            found[name] = _outcome(event, name, jobs[name], time.monotonic() - began)
-        elif "warning" in event.told:
-            warnings.warn(f"{name}: {event.told['warning']}", stacklevel=2)
-        else:
-            done[name] = event.told["done"], event.told["total"]
-            # Of different phases: only shares can be added up.
-            share = sum(part / whole for part, whole in done.values() if whole)
-            progress(f"{len(found)} of {total} recordings done; {name}: {event.told['doing']}", round(100 * share), 0)
+    with closing(side_by_side(tasks, at_once)) as events:
+        for event in events:
+            name = names[event.task]
+            if event.over:
+                found[name] = _outcome(event, name, jobs[name], time.monotonic() - began)
+            elif "warning" in event.told:
+                warnings.warn(f"{name}: {event.told['warning']}", stacklevel=2)
+            else:
+                done[name] = event.told["done"], event.told["total"]
+                # Of different phases: only shares can be added up.
+                share = sum(part / whole for part, whole in done.values() if whole)
+                progress(
+                    f"{len(found)} of {total} recordings done; {name}: {event.told['doing']}", round(100 * share), 0
+                )
     return [found[name] for name in names]
 
 

@@ -63,6 +63,7 @@ def serve() -> None:
     # The process that gives the tasks is interrupted too, and decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     voice, sys.stdout = os.fdopen(os.dup(1), "w", encoding="utf-8"), sys.stderr
+    os.dup2(2, 1)  # what libraries print is no event
 
     def say(**event: Any) -> None:
         voice.write(json.dumps(event) + "\n")

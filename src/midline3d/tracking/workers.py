@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ MEMORY = 800_000_000
 """Bytes that a worker takes: torch, and a clip's frames on their way."""
 
 
+Tell = Callable[[int, float], None]
+"""Called with a clip's number and how much of it is done."""
 Waiting = queue.Queue[tuple[int, dict[str, Any]]]
 """Tasks with their numbers."""
 
@@ -57,7 +59,7 @@ class Event:
         return "ended" in self.told or "fault" in self.told
 
 
-def side_by_side(tasks: list[dict[str, Any]], workers: int) -> Iterator[Event]:
+def side_by_side(tasks: list[dict[str, Any]], workers: int) -> Generator[Event, None, None]:
     """All tasks, so many at once; what happens to them as it comes. Leaving it early kills what still runs."""
     waiting: Waiting = queue.Queue()
     for item in enumerate(tasks):
@@ -77,19 +79,20 @@ def side_by_side(tasks: list[dict[str, Any]], workers: int) -> Iterator[Event]:
             each.end()
 
 
-def clips_side_by_side(job: Job, clips: list[int], workers: int, tell: Callable[[int, float], None]) -> Iterator[int]:
-    """Runs clips of a planned job; their numbers as they are done. tell: gets a clip's number and how much is done."""
+def clips_side_by_side(job: Job, clips: list[int], workers: int, tell: Tell) -> Generator[int, None, None]:
+    """Runs clips of a planned job; their numbers as they are done."""
     tasks = [{"job": packed(job), "clip": index} for index in clips]
-    for event in side_by_side(tasks, workers):
-        told, index = event.told, clips[event.task]
-        if "warning" in told:
-            warnings.warn(told["warning"], stacklevel=2)
-        elif "fault" in told:
-            raise RuntimeError(told["fault"]) if told["own"] else InputError(told["fault"])
-        elif "ended" in told:
-            yield index
-        elif told["total"]:
-            tell(index, told["done"] / told["total"])
+    with closing(side_by_side(tasks, workers)) as events:
+        for event in events:
+            told, index = event.told, clips[event.task]
+            if "warning" in told:
+                warnings.warn(told["warning"], stacklevel=2)
+            elif "fault" in told:
+                raise RuntimeError(told["fault"]) if told["own"] else InputError(told["fault"])
+            elif "ended" in told:
+                yield index
+            elif told["total"]:
+                tell(index, told["done"] / told["total"])
 
 
 class _Worker(threading.Thread):
