@@ -62,5 +62,7 @@ def test_a_worker_that_dies_is_told_of(place: Path, tmp_path: Path, monkeypatch:
     (tmp_path / "sitecustomize.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     job = Job(place / "one", tmp_path / "out", killing.settings())
-    (outcome,) = reconstruct_all({"one": job}, lambda *_: None, 1)
-    assert outcome.fault is not None and "was ended by the system" in outcome.fault and not outcome.own
+    outcomes = reconstruct_all({"one": job, "two": job}, lambda *_: None, 1)
+    assert [outcome.name for outcome in outcomes] == ["one", "two"]
+    for outcome in outcomes:
+        assert outcome.fault is not None and "was ended by the system" in outcome.fault and not outcome.own

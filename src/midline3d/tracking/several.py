@@ -66,22 +66,21 @@ def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | Non
     crew = workers or (1 if on_gpu else usual_workers(max(len(jobs), cores())))
     at_once = min(crew, len(jobs))
     tasks = [{"job": packed(job), "workers": max(1, crew // at_once)} for job in jobs.values()]
-    done, total, began = dict.fromkeys(names, (0, 0)), len(names), time.monotonic()
+    done, total, began = dict.fromkeys(names, 0.0), len(names), time.monotonic()
     found: dict[str, Outcome] = {}
     with closing(side_by_side(tasks, at_once)) as events:
         for event in events:
             name = names[event.task]
             if event.over:
-                found[name] = _outcome(event, name, jobs[name], time.monotonic() - began)
+                found[name], done[name] = _outcome(event, name, jobs[name], time.monotonic() - began), 1.0
             elif "warning" in event.told:
                 warnings.warn(f"{name}: {event.told['warning']}", stacklevel=2)
             else:
-                done[name] = event.told["done"], event.told["total"]
-                # Of different phases: only shares can be added up.
-                share = sum(part / whole for part, whole in done.values() if whole)
-                progress(
-                    f"{len(found)} of {total} recordings done; {name}: {event.told['doing']}", round(100 * share), 0
-                )
+                doing = event.told["doing"]
+                if doing == "reconstructing":
+                    done[name] = event.told["done"] / event.told["total"]
+                text = f"{len(found)} of {total} recordings done; {name}: {doing}"
+                progress(text, round(100 * sum(done.values()) / total), 100)
     return [found[name] for name in names]
 
 

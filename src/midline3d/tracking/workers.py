@@ -100,29 +100,34 @@ class _Worker(threading.Thread):
 
     def __init__(self, waiting: Waiting, events: queue.Queue[Event], threads: int) -> None:
         super().__init__(daemon=True)
-        self._waiting, self._events = waiting, events
+        self._waiting, self._events, self._threads = waiting, events, threads
+        self._ended = False
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
         home = str(Path(midline3d.__file__).parents[1])
         paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         # -P: a folder that happens to hold a torch.py is no place to import from.
-        self._process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-c", "from midline3d.tracking.worker import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-            env=os.environ | dict.fromkeys(THREADS, str(threads)) | {"PYTHONPATH": paths},
+            env=os.environ | dict.fromkeys(THREADS, str(self._threads)) | {"PYTHONPATH": paths},
         )
 
     def run(self) -> None:
         """Task after task, until none is left."""
-        while True:
+        while not self._ended:
             try:
                 task, content = self._waiting.get_nowait()
             except queue.Empty:
                 return
-            if not self._given(task, content):
-                self._events.put(Event(task, {"fault": self._death(), "own": False}))
-                return
+            if not self._given(task, content) and not self._ended:
+                death = self._death()
+                self._process = self._started()  # for the tasks that are left
+                self._events.put(Event(task, {"fault": death, "own": False}))
 
     def _given(self, task: int, content: dict[str, Any]) -> bool:
         """Gives a task and passes on what happens; False where the process died over it."""
@@ -147,5 +152,9 @@ class _Worker(threading.Thread):
 
     def end(self) -> None:
         """Whatever it is at: that can be gone on with."""
+        self._ended = True
         self._process.kill()
+        if self.is_alive():
+            self.join()
+        self._process.kill()  # the next one, where it was just being started
         self._process.wait()
