@@ -102,9 +102,9 @@ class _Worker(threading.Thread):
         super().__init__(daemon=True)
         self._waiting, self._events, self._threads = waiting, events, threads
         self._ended = False
-        self._process = self._started()
+        self._process = self._new_process()
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _new_process(self) -> subprocess.Popen[str]:
         home = str(Path(midline3d.__file__).parents[1])
         paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         # -P: a folder that happens to hold a torch.py is no place to import from.
@@ -126,7 +126,7 @@ class _Worker(threading.Thread):
                 return
             if not self._given(task, content) and not self._ended:
                 death = self._death()
-                self._process = self._started()  # for the tasks that are left
+                self._process = self._new_process()  # for the tasks that are left
                 self._events.put(Event(task, {"fault": death, "own": False}))
 
     def _given(self, task: int, content: dict[str, Any]) -> bool:
