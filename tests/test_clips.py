@@ -20,7 +20,7 @@ import xarray as xr
 from midline3d import Job, Settings, open_result, reconstruct
 from midline3d.errors import InputError
 from midline3d.settings import TrackingSettings
-from midline3d.store import Result, info
+from midline3d.store import FrameResult, Result, info
 from midline3d.tracking import batch, repair, walk
 from midline3d.tracking.clips import clip_folder, plan_clips, run_clip, stitch
 from midline3d.tracking.follow import Tracked, outcome
@@ -208,6 +208,33 @@ def test_a_swap_is_found_and_repaired(recording: Path, stitched: Path, tmp_path:
         # Half of them: one is hidden from a camera, and comes out elsewhere along its line of sight.
         assert np.median(away) < far, name
     assert found.status.values[wrong].tolist() == right.status.values[wrong].tolist()
+
+
+def test_what_one_side_lost_the_other_finds_and_what_does_not_meet_is_suspect(
+    recording: Path, stitched: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(stitched, tmp_path / "out"))
+    plan, right = CLIPS._read_plan(Job(recording, out, settings())), open_result(stitched)
+    for name in (CLIPS.RIGHT, repair.HEADS):
+        (out / "kept" / f"{name}.npz").unlink()
+    lost, seam = [11, 12, 13], 17
+    with Result.resume(out) as result:
+        for frame in lost:
+            result.append(frame, FrameResult("lost", reason="no fit"))
+        for frame in range(seam, 21):
+            record = result.read(frame)
+            assert record is not None and record.position is not None
+            # Somewhere else, and so well fitted that nothing is better.
+            result.append(frame, replace(record, position=record.position + 0.5, loss=-1e6))
+        result.flush()
+        votes = dict.fromkeys([9, 10, 14, 15, 18, 19, 25, 26], 3.0)
+        told = put_right(plan.beginning, result, quiet, votes, (seam,))
+    assert "0 frames turned round" in told and "do not meet" in told
+    found = open_result(out)
+    away = np.abs(found.position.values - right.position.values)[lost]
+    assert np.median(away) < 0.01 and found.status.values[lost].tolist() == right.status.values[lost].tolist()
+    around = found.reason.values[seam - 3 : seam + 3].tolist()
+    assert around == ["directions disagree"] * 6, "two clips, and nothing tells which is right"
 
 
 def test_killed_while_clips_run_it_ends_in_the_same_values(recording: Path, stitched: Path, out: Path) -> None:

@@ -108,7 +108,7 @@ def put_right(
         result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
         return "nothing is put right of what the paper's way has found"
     turned = _turn(frames, told, progress)
-    better = {tracked.frame: tracked for tracked in _closed(frames, seams)}
+    better = _closed(frames, seams)
     for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
         better[tracked.frame] = tracked
         progress("fitting again where an end has sprung", len(better), 0)
@@ -177,18 +177,20 @@ def _stretches(frames: Frames, links: Links, reading: Reading | None) -> str:
     return json.dumps(sorted(told))
 
 
-def _closed(frames: Frames, seams: tuple[int, ...]) -> Iterator[Tracked]:
+def _closed(frames: Frames, seams: tuple[int, ...]) -> dict[int, Tracked]:
     """Frames that come out better when they are followed from their other side: lost ones, and across seams."""
     clip = frames.beginning.clip
     lost = [frame for frame in range(len(clip)) if clip.located(frame) and frames.read(frame) is None]
     entries = [entry for first, last in runs(lost) for entry in ((first, 1), (last, -1))]
     entries += [entry for seam in seams for entry in ((seam, 1), (seam - 1, -1))]
+    better: dict[int, Tracked] = {}
     for frame, way in entries:
-        yield from _across(frames, frame, way)
+        better |= {tracked.frame: tracked for tracked in _across(frames, frame, way, better)}
+    return better
 
 
-def _across(frames: Frames, first: int, way: int) -> Iterator[Tracked]:
-    """From the frame before `first` on, for as long as that is better than what is there."""
+def _across(frames: Frames, first: int, way: int, better: dict[int, Tracked]) -> Iterator[Tracked]:
+    """From the frame before `first` on, for as long as that is better than what is there or has come since."""
     beginning, clip = frames.beginning, frames.beginning.clip
     states = [(frame, frames.state(frame)) for frame in (first - 2 * way, first - way) if 0 <= frame < len(clip)]
     if not states or states[-1][1] is None:
@@ -197,7 +199,7 @@ def _across(frames: Frames, first: int, way: int) -> Iterator[Tracked]:
     track.lost = 2  # the whole crop was searched when the frame was first lost
     onward = range(first, len(clip) if way > 0 else -1, way)[:FARTHEST]
     for tracked in follow(beginning, list(onward), track):
-        old = frames.read(tracked.frame)
+        old = _record(frames, better, tracked.frame)
         if tracked.fit is None or (old is not None and not _gains(tracked, old)):
             return
         yield tracked
@@ -210,6 +212,11 @@ def _gains(tracked: Tracked, old: FrameResult) -> bool:
     if tracked.fit is None or old.loss is None or new < before:
         return False
     return new > before or float(tracked.fit.energy) < old.loss - LEAST_GAIN
+
+
+def _record(frames: Frames, better: dict[int, Tracked], frame: int) -> FrameResult | None:
+    """A frame as it will be, if it has a midline."""
+    return recorded(frames.beginning.clip, better[frame]) if frame in better else frames.read(frame)
 
 
 def _known(frames: Frames, better: dict[int, Tracked], frame: int) -> Known | None:
@@ -236,17 +243,14 @@ def _apart(frames: Frames, seams: tuple[int, ...], better: dict[int, Tracked]) -
     clip, found = frames.beginning.clip, dict[int, FrameResult]()
     length, around = float(frames.beginning.body.length), clip.settings.tracking.overlap
 
-    def record(frame: int) -> FrameResult | None:
-        return recorded(clip, better[frame]) if frame in better else frames.read(frame)
-
     for seam in seams:
-        one, other = record(seam - 1), record(seam)
+        one, other = (_record(frames, better, frame) for frame in (seam - 1, seam))
         if one is None or other is None or one.position is None or other.position is None:
             continue
         if np.linalg.norm(one.position - other.position, axis=-1).mean() <= clip.settings.judging.jump * length:
             continue
         for frame in range(max(0, seam - around), min(len(clip), seam + around)):
-            told = record(frame)
+            told = _record(frames, better, frame)
             if told is not None and told.status == "ok":
                 found[frame] = replace(told, status="suspect", reason="directions disagree")
     return found
