@@ -9,7 +9,7 @@ from torch import Tensor
 
 from midline3d.appearance import Look, Optics, PaperTaper, Shape, Taper, ViewLook, optics
 from midline3d.settings import Settings
-from midline3d.tracking.learning import average_body
+from midline3d.fitting.body import average_body
 
 DOUBLE = torch.float64
 N, C = 32, 3

@@ -17,7 +17,7 @@ from midline3d.fitting.views import Views
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
-from midline3d.tracking.learning import average_body
+from midline3d.fitting.body import average_body
 
 DOUBLE = torch.float64
 N, NODES, SIZE, PER_MM, FRAMES = 48, 12, 64, 40.0, 2

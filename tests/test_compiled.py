@@ -20,7 +20,7 @@ from midline3d.fitting.views import Views
 from midline3d.rendering import Objective, Products
 from midline3d.settings import Settings
 from midline3d.state import FrameState
-from midline3d.tracking.learning import average_body
+from midline3d.fitting.body import average_body
 
 pytestmark = pytest.mark.skipif(
     compiled._library() is None, reason="the compiled functions were not built: no C compiler at installation"

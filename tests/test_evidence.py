@@ -18,7 +18,7 @@ from midline3d.state import FrameState
 from midline3d.tracking.clip import balanced
 from midline3d.tracking.evidence import Evidence, evidence
 from midline3d.tracking.judging import judge
-from midline3d.tracking.learning import average_body
+from midline3d.fitting.body import average_body
 
 N, SIZE, PER_MM = 64, 160, 90.0
 CONTRAST = torch.tensor([20.0, 30.0, 40.0])

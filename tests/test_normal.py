@@ -22,7 +22,7 @@ from midline3d.rendering.reference import cauchy
 from midline3d.rendering.reference import render as literally
 from midline3d.settings import Settings
 from midline3d.state import FrameState
-from midline3d.tracking.learning import average_body
+from midline3d.fitting.body import average_body
 
 DOUBLE = torch.float64
 N, NODES, SIZE = 40, 12, 48

@@ -36,7 +36,7 @@ from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
 from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning, begin, searched, size_of, start_pairs
 from midline3d.tracking.clip import Clip, bounds_of
-from midline3d.tracking.learning import average_body
+from midline3d.fitting.body import average_body
 from midline3d.tracking.ways import track_ways
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d.appearance import LONGEST, Profile, Shape, optics
+from midline3d.appearance import KNOTS, LONGEST, Profile, Shape, optics
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
 from midline3d.fitting.normal import System, shift_and_look_derivatives, vertex_derivatives
 from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, moved
+from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
@@ -66,6 +67,14 @@ class Body:
         names = [item.name for item in fields(Shape)]
         shape = Shape(**dict(zip(names, [*rest[:tapers], tissue], strict=True)))
         return Body(shape, rest[-2], rest[-1])
+
+
+def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
+    """An animal as it may be before it is seen."""
+    head, tail = (settings.head_share, settings.head_bluntness), (settings.tail_share, settings.tail_bluntness)
+    numbers = torch.tensor([*head, *tail, settings.opacity, settings.opacity, settings.depth]).log().to(length)
+    tissue = torch.zeros(len(KNOTS)).to(length)
+    return Body.of(torch.cat([tissue, numbers, torch.stack([settings.sharp * length, length]).log()]))
 
 
 @dataclass(frozen=True)
