@@ -76,7 +76,9 @@ def blobs(scene: Scene, state: FrameState) -> Tensor:
 
 def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
     layout, state = scene.problem.layout, scene.here.at.state
-    found = learning._by_geometry(scene.here)[..., :4, :]
+    problem = scene.here.problem
+    seen = optics(problem.views.cameras, state.points, state.frames[..., 0])
+    found = learning._by_coordinates(scene.here, seen) @ learning._coordinates(scene.here)[:, None]
     assert found.shape[-1] == layout.shape_count
     right = []
     for unknown in range(layout.shape_count):
@@ -100,7 +102,7 @@ def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
 def test_the_gradient_of_the_whole_energy(scene: Scene) -> None:
     """Of every frame's own unknowns, of the cameras', and of the body's."""
     layout = scene.problem.layout
-    _, gradient = learning._system(scene.here, scene.rig)
+    gradient = learning._system(scene.here, scene.rig).gradient
 
     def slope(own: Tensor, common: Tensor) -> float:
         ahead, behind = (scene.after(way * own, way * common).energy for way in (1, -1))
@@ -131,7 +133,7 @@ def test_the_gradient_of_the_whole_energy(scene: Scene) -> None:
 
 
 def test_the_hessian_is_a_positive_gram_matrix(scene: Scene) -> None:
-    hessian, _ = learning._system(scene.here, scene.rig)
+    hessian = learning._system(scene.here, scene.rig).hessian
     assert torch.allclose(hessian, hessian.mT, rtol=1e-9, atol=1e-9 * float(hessian.abs().max()))
     assert torch.linalg.eigvalsh(hessian).min() > -1e-9 * float(hessian.abs().max())
 

@@ -172,20 +172,21 @@ def _extent(clip: Clip, frames: list[int]) -> Float[np.ndarray, " frame"]:
 
 
 def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generator) -> list[Start]:
-    """The best of many random starts in each of the frames, fitted to the end as an average animal."""
+    """The best of many random starts in each of the frames, fitted to the end as an average animal, either way round."""
     settings = clip.settings
     found_by = search_by_adam if settings.tracking.fitter == "adam" else search
     guesses = found_by(clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator)
-    count = min(settings.start.polish, settings.start.starts)
-    best = guesses.best(count)
+    best = guesses.best(settings.start.polish)
     best = replace(best, iota=best.iota * clip.contrast)
-    many = [frame for frame in frames for _ in range(count)]
+    # An animal's ends differ: the wrong way round it comes out too short, and no start would ever turn.
+    best, count = merged([best, best.reversed()]), len(best) // len(frames)
+    many = 2 * [frame for frame in frames for _ in range(count)]
     taper = body_taper(clip, frames[0], average_body(settings.body, best.length.median()))
     free = replace(settings.second_order, keep_length=0.0)
     done = fit(problem_of(clip, many, taper, best, free), best, settings.second_order.first_iterations)
-    rows = (
-        done.energy.view(-1, count).argmin(1) + count * torch.arange(len(frames), device=done.energy.device)
-    ).tolist()
+    energy = torch.nan_to_num(done.energy, nan=torch.inf).view(2, len(frames), count).movedim(0, 1).flatten(1)
+    way, place = energy.argmin(1) // count, energy.argmin(1) % count
+    rows = (way * len(frames) + torch.arange(len(frames), device=way.device)) * count + place
     states = done.state[rows]
     told = evidence(problem_of(clip, frames, taper, states, free), states, clip.contrast, clip.noise)
     worst = told.explained.amin(1).tolist()
