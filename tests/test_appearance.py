@@ -8,8 +8,8 @@ from scenes import relative, rig, worm
 from torch import Tensor
 
 from midline3d.appearance import Look, Optics, PaperTaper, Profile, Shape, Taper, ViewLook, optics, shape_derivatives
-from midline3d.settings import Settings
 from midline3d.fitting.body import Body, average_body
+from midline3d.settings import Settings
 
 DOUBLE = torch.float64
 N, C = 32, 3

@@ -10,14 +10,13 @@ from torch import Tensor
 from midline3d.appearance import optics
 from midline3d.cameras import project
 from midline3d.fitting import body as learning
-from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, learn
+from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, average_body, learn
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, moved, rendered
 from midline3d.fitting.views import Views
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
-from midline3d.fitting.body import average_body
 
 DOUBLE = torch.float64
 N, NODES, SIZE, PER_MM, FRAMES = 48, 12, 64, 40.0, 2

@@ -14,13 +14,13 @@ from midline3d import compiled, curve
 from midline3d.appearance import Look
 from midline3d.cameras import Cameras, project
 from midline3d.fitting import second_order
+from midline3d.fitting.body import average_body
 from midline3d.fitting.normal import Layout, System, pixel_system, spline_basis
 from midline3d.fitting.second_order import Problem
 from midline3d.fitting.views import Views
 from midline3d.rendering import Objective, Products
 from midline3d.settings import Settings
 from midline3d.state import FrameState
-from midline3d.fitting.body import average_body
 
 pytestmark = pytest.mark.skipif(
     compiled._library() is None, reason="the compiled functions were not built: no C compiler at installation"

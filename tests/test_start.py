@@ -134,12 +134,14 @@ def test_a_coil_is_found_by_most_starts() -> None:
 
 def test_the_paper_s_search_finds_the_worm_too() -> None:
     """By Adam, from a short line whose least length grows."""
-    settings = replace(SETTINGS, start=replace(SETTINGS.start, starts=4))
+    adam = replace(SETTINGS.adam, first_steps=120, warm_up=70)
+    settings = replace(SETTINGS, adam=adam, start=replace(SETTINGS.start, starts=4))
     clip = drawn_clip(Plan("clean", 1, size=256, px_per_mm=80.0, seed=1), settings, CPU, window=140)
     views, size, generator = clip.plain_views([0]), size_of(clip), torch.Generator().manual_seed(0)
     guesses = warm_up.search(views, size.length, size.sigma, settings, clip.plain_bounds(), generator)
     assert guesses.loss.shape == (1, 4) and (guesses.loss.diff(dim=1) >= 0).all()
-    assert midline_error(clip, [0], guesses.best(1)) < 3.0
+    # In fewer steps than it takes to come to rest: a curve that lies elsewhere is twenty off.
+    assert midline_error(clip, [0], guesses.best(1)) < 6.0
 
 
 def test_the_best_of_every_frame() -> None:

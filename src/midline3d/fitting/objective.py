@@ -39,6 +39,7 @@ class Descent:
     body: Body | None = None
     """A renderer for torch to differentiate through; none: the fastest."""
 
+
 @dataclass(frozen=True)
 class Slope:
     """A batch of frames at one place of the descent."""

@@ -62,8 +62,9 @@ LEVELS = (
         iterations=15,
     ),
 )
-"""Blurred, so that a line anywhere near the worm is drawn onto it; then as it is. Over nine recordings in coils, blur and
-dirt 99 of 100 curves that the first level kept lay on the worm after the second; a third between them gained nothing."""
+"""Blurred, so that a line anywhere near the worm is drawn onto it; then as it is. Over nine recordings in coils, blur
+and dirt 99 of 100 curves that the first level kept lay on the worm after the second; a third level between them gained
+nothing."""
 SHARP = 1e3
 """Weight of squared defocus: blur that changes with depth is not searched for."""
 ROUGH = 0.1

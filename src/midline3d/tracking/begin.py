@@ -172,7 +172,7 @@ def _extent(clip: Clip, frames: list[int]) -> Float[np.ndarray, " frame"]:
 
 
 def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generator) -> list[Start]:
-    """The best of many random starts in each of the frames, fitted to the end as an average animal, either way round."""
+    """The best of many random starts in each of the frames, fitted to the end as an average animal both ways round."""
     settings = clip.settings
     found_by = search_by_adam if settings.tracking.fitter == "adam" else search
     guesses = found_by(clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator)
