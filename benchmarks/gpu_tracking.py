@@ -88,7 +88,7 @@ def clip_of(seed: int) -> bytes | str:
     settings = Settings()
     settings = replace(settings, start=replace(settings.start, pairs=1))
     if TINY:
-        settings = replace(settings, start=replace(settings.start, starts=4, steps=160, warm_up=100))
+        settings = replace(settings, start=replace(settings.start, starts=4))
     try:
         clip = drawn_clip(Plan("swim", FRAMES, size=512, seed=seed), settings, CPU)
         return pickle.dumps(begin(clip, torch.Generator().manual_seed(seed), lambda *_: None))

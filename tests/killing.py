@@ -62,7 +62,7 @@ def film(folder: Path) -> None:
 def settings() -> Settings:
     """Quick ones."""
     whole = Settings()
-    start = replace(whole.start, starts=2, steps=60, warm_up=35, pairs=1, apart=2, polish=2)
+    start = replace(whole.start, starts=2, pairs=1, apart=2, polish=2)
     return replace(
         whole,
         start=start,

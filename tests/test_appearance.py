@@ -7,9 +7,9 @@ import torch
 from scenes import relative, rig, worm
 from torch import Tensor
 
-from midline3d.appearance import Look, Optics, PaperTaper, Shape, Taper, ViewLook, optics
+from midline3d.appearance import Look, Optics, PaperTaper, Profile, Shape, Taper, ViewLook, optics, shape_derivatives
+from midline3d.fitting.body import Body, average_body
 from midline3d.settings import Settings
-from midline3d.tracking.learning import average_body
 
 DOUBLE = torch.float64
 N, C = 32, 3
@@ -119,3 +119,30 @@ def test_optics() -> None:
     assert seen.stretch[0, :, 0].tolist() == pytest.approx([3.0, 1.0, 1.0])
     assert seen.beyond[0, 0].tolist() == pytest.approx([-0.3, 0.3], abs=1e-9)
     assert seen.beyond[0, 1:].abs().max() < 1e-9
+
+
+def test_looks_by_the_bodys_numbers() -> None:
+    """Against differences, for views in focus and out of it, sharper than the body can be and blurred."""
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=DOUBLE)
+
+    numbers = average_body(Settings().body, torch.tensor(1.1, dtype=DOUBLE)).numbers()
+    numbers = numbers + 0.1 * noise(len(numbers))
+    scales = torch.tensor([100.0, 110.0, 90.0], dtype=DOUBLE)
+    view = ViewLook(torch.tensor([[2.5, 4.0, 1.0], [3.0, 2.2, 5.0]], dtype=DOUBLE), noise(2, C).exp(), 3 * noise(2, C))
+    seen = Optics(1 + noise(2, C, N).abs(), 0.2 * noise(2, C, N))
+
+    def taper(values: Tensor) -> Profile:
+        return Body.of(values).profile(N, scales, 0.5)
+
+    def look(values: Tensor) -> Tensor:
+        there = taper(values).look(view, seen)
+        return torch.stack([there.sigma, there.iota], -1)
+
+    found = shape_derivatives(taper(numbers), view, seen)
+    assert found.shape[-1] == len(numbers) - 1
+    for number, move in enumerate(1e-6 * torch.eye(len(numbers), dtype=DOUBLE)[:-1]):
+        right = (look(numbers + move) - look(numbers - move)) / 2e-6
+        assert torch.allclose(found[..., number], right, atol=1e-7), number

@@ -37,7 +37,7 @@ def beginning() -> Beginning:
     settings = Settings()
     settings = replace(
         settings,
-        start=replace(settings.start, pairs=1, apart=2, starts=4, steps=180, warm_up=110),
+        start=replace(settings.start, pairs=1, apart=2, starts=4),
         body=replace(settings.body, span=6, frames=4, iterations=10),
     )
     clip = drawn_clip(Plan("clean", FRAMES, size=320, px_per_mm=90.0, seed=0), settings, CPU, window=140)

@@ -10,14 +10,13 @@ from torch import Tensor
 from midline3d.appearance import optics
 from midline3d.cameras import project
 from midline3d.fitting import body as learning
-from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, learn
+from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, average_body, learn
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, moved, rendered
 from midline3d.fitting.views import Views
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
-from midline3d.tracking.learning import average_body
 
 DOUBLE = torch.float64
 N, NODES, SIZE, PER_MM, FRAMES = 48, 12, 64, 40.0, 2
@@ -76,7 +75,9 @@ def blobs(scene: Scene, state: FrameState) -> Tensor:
 
 def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
     layout, state = scene.problem.layout, scene.here.at.state
-    found = learning._by_geometry(scene.here)[..., :4, :]
+    problem = scene.here.problem
+    seen = optics(problem.views.cameras, state.points, state.frames[..., 0])
+    found = learning._by_coordinates(scene.here, seen) @ learning._coordinates(scene.here)[:, None]
     assert found.shape[-1] == layout.shape_count
     right = []
     for unknown in range(layout.shape_count):
@@ -100,7 +101,7 @@ def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
 def test_the_gradient_of_the_whole_energy(scene: Scene) -> None:
     """Of every frame's own unknowns, of the cameras', and of the body's."""
     layout = scene.problem.layout
-    _, gradient = learning._system(scene.here, scene.rig)
+    gradient = learning._system(scene.here, scene.rig).gradient
 
     def slope(own: Tensor, common: Tensor) -> float:
         ahead, behind = (scene.after(way * own, way * common).energy for way in (1, -1))
@@ -131,7 +132,7 @@ def test_the_gradient_of_the_whole_energy(scene: Scene) -> None:
 
 
 def test_the_hessian_is_a_positive_gram_matrix(scene: Scene) -> None:
-    hessian, _ = learning._system(scene.here, scene.rig)
+    hessian = learning._system(scene.here, scene.rig).hessian
     assert torch.allclose(hessian, hessian.mT, rtol=1e-9, atol=1e-9 * float(hessian.abs().max()))
     assert torch.linalg.eigvalsh(hessian).min() > -1e-9 * float(hessian.abs().max())
 

@@ -97,15 +97,6 @@ def test_recover_is_the_inverse_of_integrate() -> None:
     assert ((again.points - made.points).norm(dim=-1).amax(1) / lengths).max() < 1e-4
 
 
-def test_frenet_of_a_helix_and_of_a_line() -> None:
-    _, _, curvature = helix(9.0, -5.0, 1.0)
-    kappa, tau = curve.frenet(curvature[None])
-    assert kappa[0].tolist() == pytest.approx([9.0] * N)
-    assert tau[0].tolist() == pytest.approx([-5.0] * N, rel=1e-4)
-    straight = curve.frenet(torch.zeros(1, N, 2, dtype=DOUBLE))
-    assert not straight[0].any() and not straight[1].any()
-
-
 def test_reversed_is_the_same_curve_from_the_other_end() -> None:
     curvature = smooth()
     ones = torch.ones(4, dtype=DOUBLE)
@@ -153,15 +144,6 @@ def test_bounded_shortens_and_keeps_direction() -> None:
     short = curvature.norm(dim=-1) < limit
     assert torch.equal(inside[short], curvature[short])
     assert (inside[..., 0] * curvature[..., 1] - inside[..., 1] * curvature[..., 0]).abs().max() < 1e-9
-
-
-def test_resample_keeps_the_curve_and_evens_the_steps() -> None:
-    angle = torch.linspace(0, 1, 400, dtype=DOUBLE) ** 2 * math.pi
-    arc = torch.stack([angle.cos(), angle.sin(), 0 * angle], -1)[None]
-    even = curve.resample(arc, 65)
-    assert even[0].norm(dim=-1).tolist() == pytest.approx([1.0] * 65, abs=1e-4)
-    steps = (even[0, 1:] - even[0, :-1]).norm(dim=-1)
-    assert steps.max() / steps.min() < 1.001
 
 
 def test_rotations() -> None:

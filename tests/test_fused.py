@@ -19,13 +19,13 @@ from midline3d import curve, fused  # noqa: E402
 from midline3d.appearance import CAP, hats, optics  # noqa: E402
 from midline3d.cameras import Cameras, project  # noqa: E402
 from midline3d.fitting import second_order  # noqa: E402
+from midline3d.fitting.body import average_body  # noqa: E402
 from midline3d.fitting.normal import Layout, System, pixel_system, spline_basis  # noqa: E402
 from midline3d.fitting.second_order import MOST_LOG_LENGTH, MOST_LOG_LOOK, Problem  # noqa: E402
 from midline3d.fitting.views import Views  # noqa: E402
 from midline3d.rendering import Objective  # noqa: E402
 from midline3d.settings import Settings  # noqa: E402
 from midline3d.state import FrameState  # noqa: E402
-from midline3d.tracking.learning import average_body  # noqa: E402
 
 DEVICE = "cuda" if ON_GPU else "cpu"
 # Against float64. What goes by float64 itself keeps all digits of float32; sums over vertices in float32 lose some.

@@ -38,12 +38,6 @@ def test_pixel_loss_pulls_from_afar() -> None:
     assert at(20) < at(14) < at(6)
 
 
-def test_mean_squared_error() -> None:
-    render, target = torch.rand(2, 2, 3, 8, 8, dtype=DOUBLE)
-    expected = [float(((render[i] - target[i]) ** 2).sum() / (3 * 64)) for i in range(2)]
-    assert losses.mean_squared_error(render, target).tolist() == pytest.approx(expected)
-
-
 def test_scores_loss() -> None:
     count = 9
     peaked = 0.1 + torch.rand(2, count, dtype=DOUBLE)

@@ -10,6 +10,7 @@ from torch import Tensor
 from midline3d import curve
 from midline3d.appearance import Look, Optics, PaperTaper, Taper, ViewLook, optics
 from midline3d.cameras import Cameras, project
+from midline3d.fitting.body import average_body
 from midline3d.fitting.normal import (
     Layout,
     pixel_system,
@@ -22,7 +23,6 @@ from midline3d.rendering.reference import cauchy
 from midline3d.rendering.reference import render as literally
 from midline3d.settings import Settings
 from midline3d.state import FrameState
-from midline3d.tracking.learning import average_body
 
 DOUBLE = torch.float64
 N, NODES, SIZE = 40, 12, 48

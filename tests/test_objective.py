@@ -1,4 +1,4 @@
-"""The gradient in closed form against automatic differentiation in float64."""
+"""Adam's loss and its gradient: float32 by the fast renderer against float64, and float64 against differences."""
 
 from dataclasses import fields, replace
 
@@ -7,10 +7,8 @@ import torch
 from scenes import BOUNDS, as_float, relative, rig, worm
 from torch import Tensor
 
-from midline3d import compiled
 from midline3d.appearance import PaperTaper, optics
 from midline3d.cameras import Cameras, project
-from midline3d.fitting import objective
 from midline3d.fitting.objective import PARAMETERS, Descent, Slope, assembled, row, slope, widths
 from midline3d.fitting.views import Views
 from midline3d.rendering import Compiled, Reference, render, select_body
@@ -18,8 +16,8 @@ from midline3d.settings import AdamSettings, LossWeights
 from midline3d.state import FrameState
 
 pytestmark = pytest.mark.skipif(
-    compiled._library() is None or not isinstance(select_body("cpu"), Compiled),
-    reason="the compiled functions were not built: no C compiler at installation",
+    not isinstance(select_body("cpu"), Compiled),
+    reason="the compiled renderer was not built: no C compiler at installation",
 )
 
 N, CUTOFF = 24, 1e-3
@@ -68,7 +66,7 @@ def pictures(truth: FrameState, cameras: Cameras, size: tuple[int, int]) -> Tens
 
 
 def both_ways(state: FrameState, job: Descent, start: Tensor) -> tuple[Slope, Slope]:
-    """In closed form, and by automatic differentiation in float64."""
+    """In float32 and in float64."""
     views = Views(job.views.images.float(), job.views.cameras.to(torch.float32))
     previous = None if job.previous is None else as_float(job.previous)
     low = replace(job, views=views, previous=previous)
@@ -135,25 +133,34 @@ def test_a_curve_that_meets_nothing() -> None:
     outside = replace(state, points=state.points + 9.0)
     found, right = both_ways(outside, job, torch.tensor([12]))
     assert found.terms.scores.item() == 0 and not found.shares.any()
-    assert_alike(found, right, state, EXACT)
+    # The frame's gradient is what is left of forces that cancel.
+    assert_alike(found, right, state, 0.1)
 
 
-def test_which_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The closed form is for float32 on the CPU, the paper's taper and the compiled renderer."""
-    taken = []
-    closed = objective._closed_form
-    monkeypatch.setattr(objective, "_closed_form", lambda *given: taken.append(1) or closed(*given))
+def test_the_fast_renderer_is_the_dense_one() -> None:
     state, job = coiled(1, 0), a_job(1, 0, LossWeights(), 0.0, (32, 32), own=False)
     start = torch.tensor([12])
-    slope(job, row(state, start), state, start)
-    assert not taken
     views = Views(job.views.images.float(), job.views.cameras.to(torch.float32))
     low, single = as_float(state), replace(job, views=views, previous=None)
     dense = slope(replace(single, body=Reference()), row(low, start), low, start)
-    assert not taken
     fast = slope(single, row(low, start), low, start)
-    assert taken and not fast.gradient.requires_grad and not fast.state.points.requires_grad
+    assert not fast.gradient.requires_grad and not fast.state.points.requires_grad
     assert relative(fast.gradient, dense.gradient) < 1e-3
+
+
+def test_the_gradient_against_differences() -> None:
+    """Of all terms that are smooth, by every kind of parameter, along some random directions."""
+    state, start = coiled(1, 5), torch.tensor([12])
+    smooth = replace(LossWeights(), scores=0.0, intersections=0.0, temporal=0.5)
+    job = a_job(1, 5, smooth, 0.0, (48, 48), own=False)
+    values = row(state, start)
+    found = slope(job, values, state, start).gradient
+    generator, step = torch.Generator().manual_seed(1), 1e-6
+    for part in torch.arange(values.shape[1]).split(widths(state)):
+        way = torch.zeros_like(values)
+        way[:, part] = torch.randn(1, len(part), generator=generator, dtype=torch.float64)
+        ahead, behind = (slope(job, values + sign * step * way, state, start).terms.total() for sign in (1, -1))
+        assert relative((found * way).sum(1), (ahead - behind) / (2 * step)) < 0.02
 
 
 def test_a_row_holds_all_that_adam_moves() -> None:

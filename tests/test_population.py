@@ -13,7 +13,7 @@ from midline3d.population import Exam, Summary, benchmark
 from midline3d.population.score import Frames, score
 from midline3d.settings import Settings
 
-QUICK = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5, steps=200, warm_up=120))
+QUICK = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5))
 
 
 def recording(frames: int = 8, shift: float = 0.0, short: float = 0.0) -> tuple[xr.Dataset, xr.Dataset]:

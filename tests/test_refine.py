@@ -14,7 +14,7 @@ from midline3d.cameras import Cameras, project, triangulate
 from midline3d.refine import Refinement, refine_cameras, spread_frames
 
 FRAMES = 6
-SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=4, steps=200, warm_up=120))
+SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=4))
 WAYS = ((1.0, 0.0), (-0.6, 0.8), (0.0, -1.0))
 """In which each view is wrong by 10 px; every one is also turned by half a degree, to and fro."""
 

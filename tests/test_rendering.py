@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from midline3d.losses import pixel_loss
 from midline3d.rendering import (
     Blobs,
     Compiled,
@@ -382,24 +381,6 @@ class TestCompiled:
         chosen = products(blobs, images, OBJECTIVES["robust"])
         again = Compiled().products(blobs, images, OBJECTIVES["robust"])
         assert torch.equal(chosen.gram, again.gram)
-
-
-@needs_kernel
-@pytest.mark.parametrize("widest", [-1, 0])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("size", [(200, 200), (37, 53), (1, 9), (8, 1), (1, 1), (5, 3)], ids=str)
-def test_pyramid_is_the_pixel_loss_and_its_gradient(size, dtype, widest):
-    generator = torch.Generator().manual_seed(0)
-    render, target = torch.rand(2, 2, 3, *size, generator=generator).double()
-    render[:, :, : size[0] // 2] = 0
-    upstream = torch.tensor([[1.0], [0.3]], dtype=torch.float64).expand(2, 3).contiguous()
-    free = render.clone().requires_grad_()
-    loss = pixel_loss(free, target)
-    (right,) = torch.autograd.grad((loss * upstream[:, 0]).sum(), free)
-    body = Compiled(widest)
-    found, levels = body.pyramid(render.to(dtype), body.goals(target.to(dtype)))
-    assert_close(found.sum(1), loss, dtype)
-    assert_close(body.unfold(levels, upstream.to(dtype), render.shape), right, dtype)
 
 
 def test_falls_back_and_says_so_once(monkeypatch):

@@ -14,7 +14,7 @@ from midline3d.tracking import walk
 from midline3d.tracking.ways import follow_ways
 
 FRAMES = 8
-SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5, steps=200, warm_up=120))
+SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5))
 
 
 def quiet(doing: str, done: int, total: int) -> None:

@@ -1,8 +1,8 @@
-/* The small sums of a step, for a frame or a batch of them: curves, image points, losses and their gradients; normal
-   equations and their solution.
+/* The small sums of a step, for a frame or a batch of them: curves, image points, normal equations and their
+   solution.
 
    Hundreds of torch calls on a hundred vertices cost more than the arithmetic in them. Everything here has its meaning
-   and its plain-torch twin where it is called from (curve.py, cameras.py, losses.py, those of fitting);
+   and its plain-torch twin where it is called from (curve.py, cameras.py, those of fitting);
    compiled.py has the same records. float32 in and out, float64 between: at these sizes it costs nothing, and no sum
    depends on its order to more than float32 can show. Frames are independent, so that any number of threads gives
    the same bits. */
@@ -50,15 +50,12 @@ static void product_transposed(const double *a, const double *b, double *out) {
 }
 
 #include "_chain_curves.h"
-#include "_chain_pulls.h"
 #include "_chain_cameras.h"
-#include "_chain_terms.h"
 #include "_chain_systems.h"
 
 /* The records' sizes, for compiled.py to compare with its own. */
 EXPORT int64_t midline3d_record_size(int which) {
-    static const int64_t sizes[] = {sizeof(curves),           sizeof(curve_pulls), sizeof(steps),   sizeof(projections),
-                                    sizeof(projection_pulls), sizeof(terms),       sizeof(systems), sizeof(solutions)};
+    static const int64_t sizes[] = {sizeof(curves), sizeof(steps), sizeof(projections), sizeof(systems), sizeof(solutions)};
     return which >= 0 && which < (int)(sizeof sizes / sizeof *sizes) ? sizes[which] : -1;
 }
 

@@ -89,33 +89,3 @@ EXPORT int midline3d_project(const projections *s, int64_t from, int64_t to) {
         }
     return NO_ERROR;
 }
-
-typedef struct {
-    int64_t batch, vertices, cameras, axes;
-    rigs rig;
-    const float *points, *shift, *up; /* up: the gradient by the blobs' five numbers, image points first */
-    float *by_points, *by_shift;
-} projection_pulls;
-
-/* The transpose of `midline3d_project`'s derivative. */
-EXPORT int midline3d_project_pull(const projection_pulls *s, int64_t from, int64_t to) {
-    memset(s->by_points + 3 * s->vertices * from, 0, (size_t)(3 * s->vertices * (to - from)) * sizeof(float));
-    memset(s->by_shift + s->axes * from, 0, (size_t)(s->axes * (to - from)) * sizeof(float));
-    for (int64_t b = from; b < to; b++)
-        for (int64_t view = 0; view < s->cameras; view++) {
-            const camera c = camera_of(&s->rig, b, s->cameras, view);
-            const float *way = s->rig.shift_basis + 2 * s->axes * view;
-            double aside[2], pull[2] = {0, 0}, bent[4], J[6];
-            shifted_by(&s->rig, view, s->axes, s->shift + s->axes * b, aside);
-            for (int64_t n = 0; n < s->vertices; n++) {
-                const float *up = s->up + 5 * ((s->cameras * b + view) * s->vertices + n);
-                float *out = s->by_points + 3 * (s->vertices * b + n);
-                moved_jacobian(&c, s->points + 3 * (s->vertices * b + n), aside, bent, J);
-                for (int i = 0; i < 3; i++) out[i] += (float)(J[i] * up[0] + J[3 + i] * up[1]);
-                for (int i = 0; i < 2; i++) pull[i] += bent[i] * up[0] + bent[2 + i] * up[1];
-            }
-            for (int64_t a = 0; a < s->axes; a++)
-                s->by_shift[s->axes * b + a] += (float)(way[a] * pull[0] + way[s->axes + a] * pull[1]);
-        }
-    return NO_ERROR;
-}

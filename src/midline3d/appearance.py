@@ -206,6 +206,64 @@ class Profile:
         )
 
 
+@dataclass(frozen=True)
+class _End:
+    """One end of the body: the logarithm of its width at every vertex, and its derivatives."""
+
+    log: Float[Tensor, "batch camera vertex"]
+    by_share: Float[Tensor, "batch camera vertex"]
+    """By the logarithm of the share over which it tapers; `log` itself is that by its bluntness's."""
+    by_place: Float[Tensor, "batch camera vertex"]
+
+    @staticmethod
+    def of(place: Float[Tensor, "batch camera vertex"], share: Tensor, bluntness: Tensor) -> _End:
+        along = place / share
+        inside = (1 - (1 - along.clamp(0, 1)).square()).clamp(min=1e-4)
+        slope = torch.where((along < 1) & (inside > 1e-4), bluntness * 2 * (1 - along) / inside, 0.0)
+        return _End(bluntness * inside.log(), -slope * along, slope / share)
+
+
+def shape_derivatives(
+    profile: Profile, view: ViewLook, optics: Optics
+) -> Float[Tensor, "batch camera vertex 2 number"]:
+    """d(sigma-bar, iota-bar) by the tissue at the knots, then by the logarithms of `Shape`'s other numbers, in their
+    order, and of the sharp width."""
+    shape, look = profile.shape, profile.look(view, optics)
+    sigma = view.sigma[..., None]
+    sharp = torch.minimum(profile.sharp[..., None], sigma)
+    squared = sigma.square() - sharp.square()
+    middle = squared.clamp(min=profile.floor**2).sqrt()
+    blur = (middle + view.defocus[..., None] * optics.beyond).clamp(min=profile.floor)
+    place = torch.linspace(0, 1, profile.vertices, dtype=sigma.dtype, device=sigma.device)
+    # A wider sharp image leaves less blur, and what goes off at both ends is a share of that.
+    wider = torch.where(profile.sharp[..., None] < sigma, 1.0, 0.0)
+    by_middle = torch.where(squared > profile.floor**2, -wider * sharp.square() / middle, 0.0)
+    by_blur = torch.where(blur > profile.floor, by_middle, 0.0)
+    cap = CAP / profile.length[..., None]
+    head = _End.of(place - cap * blur[..., :1], shape.head_share, shape.head_bluntness)
+    tail = _End.of(1 - place - cap * blur[..., -1:], shape.tail_share, shape.tail_bluntness)
+    head_by_sharp, tail_by_sharp = -head.by_place * cap * by_blur[..., :1], -tail.by_place * cap * by_blur[..., -1:]
+
+    opaque, zero = (shape.head_opacity, shape.tail_opacity), torch.zeros_like(blur)
+    knots = hats(profile.vertices, place.dtype, place.device)
+    none = zero[..., None].expand(*zero.shape, knots.shape[1])
+    by_tapers = [head.by_share, head.log, tail.by_share, tail.log]
+    width = [*by_tapers, zero, zero, zero, head_by_sharp + tail_by_sharp]
+    opacity = [opaque[0] * each for each in by_tapers[:2]] + [opaque[1] * each for each in by_tapers[2:]]
+    opacity += [opaque[0] * head.log, opaque[1] * tail.log, zero]
+    opacity += [opaque[0] * head_by_sharp + opaque[1] * tail_by_sharp]
+    log_width = torch.cat([none, torch.stack(width, -1)], -1)
+    log_opacity = torch.cat([knots.expand_as(none), torch.stack(opacity, -1)], -1)
+    # What of the square of a blob's width is the body's own, and not blur.
+    body = (sharp * (head.log + tail.log).exp() / look.sigma).square()
+    log_sigma = body[..., None] * log_width
+    log_sigma[..., -1] += body * wider + blur * by_blur / look.sigma.square()
+    log_iota = log_opacity + log_width - log_sigma
+    log_iota[..., -2] += shape.depth * optics.stretch.log()
+    log_iota[..., -1] += wider * (sharp.square() + middle * by_middle) / (sharp.square() + middle.square())
+    return torch.stack([look.sigma[..., None] * log_sigma, look.iota[..., None] * log_iota], -2)
+
+
 LONGEST = 3.0
 """Most that light's way through the body counts longer than across it: seen end on, the body ends."""
 

@@ -22,6 +22,7 @@ from midline3d.appearance import PaperTaper
 from midline3d.calibration import Calibration, make_camera
 from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.adam import descend
+from midline3d.fitting.body import average_body
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.objective import Descent
 from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, moved, normal_equations, solve
@@ -36,7 +37,6 @@ from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
 from midline3d.tracking.batch import Batch, Reel, record
 from midline3d.tracking.begin import Beginning, begin, searched, size_of, start_pairs
 from midline3d.tracking.clip import Clip, bounds_of
-from midline3d.tracking.learning import average_body
 from midline3d.tracking.ways import Way, track_ways
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """The small sums of a step in C (see _chain.c): a call each, where torch needs hundreds.
 
 Every function here has a plain-torch twin that says what it means: it serves gradients, float64 and the GPU, and
-machines on which nothing could be built. `takes` says which of the two is to be used. Functions named `..._pull` take a
-gradient from results back to what they were made of; their twin is automatic differentiation.
+machines on which nothing could be built. `takes` says which of the two is to be used.
 """
 
 from __future__ import annotations
@@ -35,11 +34,6 @@ def _record(integers: str, numbers: str, addresses: str) -> type[ctypes.Structur
 # Records and fields in the order of _chain.c.
 _RECORDS = {
     "integrate": _record("batch vertices loose", "", "position frame curvature length start points frames"),
-    "integrate_pull": _record(
-        "batch vertices",
-        "",
-        "frame curvature length start points frames up by_position by_frame by_curvature by_length",
-    ),
     "moved": _record(
         "batch vertices nodes cameras axes",
         "longest_log look_log circles defocus_most "
@@ -47,15 +41,6 @@ _RECORDS = {
         "step basis " + " ".join(_STATE) + " " + " ".join(f"new_{name}" for name in _STATE),
     ),
     "project": _record("batch vertices cameras axes own", "", " ".join(_RIG) + " points shift out"),
-    "project_pull": _record(
-        "batch vertices cameras axes own", "", " ".join(_RIG) + " points shift up by_points by_shift"
-    ),
-    "terms": _record(
-        "batch vertices cameras axes apart own",
-        "",
-        " ".join(_RIG) + " overlap sigma iota points curvature up values shares "
-        "by_overlap by_sigma by_iota by_points by_curvature",
-    ),
     "system": _record(
         "batch vertices nodes cameras axes own",
         "",
@@ -90,26 +75,6 @@ def integrate(
     first = _starts(start, batch)
     _run("integrate", batch, [batch, vertices, int(loose)], [*_fitting(wanted), first, *made])
     return made[0], made[1]
-
-
-def integrate_pull(
-    frame: Float[Tensor, "batch 3 3"],
-    curvature: Float[Tensor, "batch vertex 2"],
-    length: Float[Tensor, " batch"],
-    start: Int[Tensor, " batch"],
-    made: tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch vertex 3 3"]],
-    upstream: Float[Tensor, "batch vertex 3"],
-) -> list[Tensor]:
-    """Gradients by position, loose frame, curvature and length, from that by the points; `made`: points and frames."""
-    batch, vertices, _ = curvature.shape
-    shapes = ((batch, vertices, 3), (batch, vertices, 3, 3))
-    wanted = [(frame, (batch, 3, 3)), (curvature, (batch, vertices, 2)), (length, (batch,))]
-    places = [*zip(made, shapes, strict=True), (upstream, shapes[0])]
-    out = [length.new_empty(shape) for shape in ((batch, 3), (batch, 3, 3), (batch, vertices, 2), (batch,))]
-    _run(
-        "integrate_pull", batch, [batch, vertices], [*_fitting(wanted), _starts(start, batch), *_fitting(places), *out]
-    )
-    return out
 
 
 def _starts(start: Tensor, batch: int) -> Tensor:
@@ -152,54 +117,6 @@ def project(
     out = points.new_empty(batch, numbers[0], vertices, 2)
     _run("project", batch, [batch, vertices, *numbers], [*cameras, *places, *aside, out])
     return out
-
-
-def project_pull(
-    rig: Mapping[str, Tensor],
-    points: Float[Tensor, "batch vertex 3"],
-    shift: Float[Tensor, "batch axis"],
-    upstream: Float[Tensor, "batch camera vertex 5"],
-) -> tuple[Float[Tensor, "batch vertex 3"], Float[Tensor, "batch axis"]]:
-    """Gradients by points and shift, from those by the blobs' five numbers, image points first."""
-    batch, vertices, _ = points.shape
-    numbers, cameras = _rig(rig, batch)
-    wanted = [(points, (batch, vertices, 3)), (shift, (batch, numbers[1]))]
-    above = (upstream, (batch, numbers[0], vertices, 5))
-    by_points, by_shift = torch.empty_like(points), torch.empty_like(shift)
-    tensors = [*cameras, *_fitting([*wanted, above]), by_points, by_shift]
-    _run("project_pull", batch, [batch, vertices, *numbers], tensors)
-    return by_points, by_shift
-
-
-def terms(
-    rig: Mapping[str, Tensor], told: Sequence[Tensor], apart: int
-) -> tuple[Float[Tensor, "term batch"], Float[Tensor, "batch vertex"]]:
-    """Scores, smoothness, intersections and size losses (`losses`), and the relative scores (`scoring`).
-
-    `told`: overlap, sigma and iota of all blobs, points and curvature.
-    """
-    batch, vertices, _ = told[-1].shape
-    values, shares = told[-1].new_empty(4, batch), told[-1].new_empty(batch, vertices)
-    _terms(rig, told, apart, [None, values, shares, *[None] * len(told)])
-    return values, shares
-
-
-def terms_pull(
-    rig: Mapping[str, Tensor], told: Sequence[Tensor], apart: int, upstream: Float[Tensor, "term batch"]
-) -> list[Tensor]:
-    """Gradients by all that is `told`, from those by the four losses."""
-    by = [tensor.new_empty(tensor.shape) for tensor in told]
-    _terms(rig, told, apart, [*_fitting([(upstream, (4, len(told[-1])))]), None, None, *by])
-    return by
-
-
-def _terms(rig: Mapping[str, Tensor], told: Sequence[Tensor], apart: int, rest: Sequence[Tensor | None]) -> None:
-    batch, vertices, _ = told[-1].shape
-    (count, axes, own), cameras = _rig(rig, batch)
-    views = (batch, count, vertices)
-    shapes = (views, views, views, (batch, vertices, 3), (batch, vertices, 2))
-    tensors = [*cameras, *_fitting(zip(told, shapes, strict=True)), *rest]
-    _run("terms", batch, [batch, vertices, count, axes, apart, own], tensors)
 
 
 def system(
@@ -271,7 +188,7 @@ def _run(
     library = _library()
     if library is None:
         raise OSError("the compiled functions were not built with this installation: ask `takes` first")
-    if name not in ("solve", "project", "project_pull") and integers[1] < 3:
+    if name not in ("solve", "project") and integers[1] < 3:
         raise ValueError(f"a curve needs 3 vertices or more, not {integers[1]}")
     addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     record = _RECORDS[name](*integers, *numbers, *addresses)

@@ -104,29 +104,6 @@ def recover(
     return torch.stack(turned, -1), frames[:, 0], length
 
 
-def frenet(
-    curvature: Float[Tensor, "batch vertex 2"],
-) -> tuple[Float[Tensor, "batch vertex"], Float[Tensor, "batch vertex"]]:
-    """(kappa, tau) per unit of normalised arc length (app. A); the torsion of a straight part is 0."""
-    kappa = curvature.norm(dim=-1)
-    change = _derivative(curvature) * (curvature.shape[1] - 1)
-    turning = curvature[..., 0] * change[..., 1] - curvature[..., 1] * change[..., 0]
-    straight = kappa < 1e-6
-    return kappa, torch.where(straight, 0.0, turning / torch.where(straight, 1.0, kappa.square()))
-
-
-def resample(points: Float[Tensor, "batch vertex 3"], count: int) -> Float[Tensor, "batch count 3"]:
-    """The same curve at `count` vertices equally spaced along its chords."""
-    steps = (points[:, 1:] - points[:, :-1]).norm(dim=-1)
-    arc = torch.cat([torch.zeros_like(steps[:, :1]), steps.cumsum(1)], 1)
-    goal = torch.linspace(0, 1, count, dtype=points.dtype, device=points.device) * arc[:, -1:]
-    after = torch.searchsorted(arc, goal).clamp(1, points.shape[1] - 1)
-    low, high = arc.gather(1, after - 1), arc.gather(1, after)
-    share = ((goal - low) / (high - low))[..., None]
-    index = after[..., None].expand(-1, -1, 3)
-    return points.gather(1, index - 1) * (1 - share) + points.gather(1, index) * share
-
-
 def bounded(curvature: Float[Tensor, "batch vertex 2"], circles: float) -> Float[Tensor, "batch vertex 2"]:
     """|K_n| < 2 pi k_max: longer vectors are shortened, their direction kept."""
     limit = 2 * torch.pi * circles

@@ -54,13 +54,6 @@ def _halved(image: Float[Tensor, "batch camera height width"]) -> Float[Tensor, 
     return avg_pool2d(image, 3, stride=2, padding=1)
 
 
-def mean_squared_error(
-    render: Float[Tensor, "batch camera height width"], target: Float[Tensor, "batch camera height width"]
-) -> Float[Tensor, " batch"]:
-    """L_px as printed (eq. 7): what results of different methods are compared by."""
-    return (render - target).square().mean((1, 2, 3))
-
-
 def scores_loss(peaked: Float[Tensor, "batch vertex"]) -> Float[Tensor, " batch"]:
     """L_sc = max(S') N / sum(S''), S'' = S' weighted by the squared distance from the middle (eq. 8, 9).
 

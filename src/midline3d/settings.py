@@ -204,6 +204,17 @@ class AdamSettings:
     """beta, as a share of N."""
     shift_largest: Whole = 2
     """gamma, vertices."""
+    first_steps: Count = 200
+    """For every start of a first frame: 80 behind the warm-up, in which the curves settle and are told apart by their
+    loss."""
+    warm_up: Count = 120
+    """Steps over which a first frame's least length grows to its final value: slowly, so that the ends feel their
+    way."""
+    shortest: Annotated[float, Range(0.05, 2)] = 0.27
+    """Of the worm's length by its silhouette: of the straight line that a first frame begins as."""
+    longest: Annotated[float, Range(0.1, 2)] = 1.15
+    """Of the same: the least length at the end of the warm-up. Too long rather than too short: a short curve is
+    content with a part of the body, a long one is shortened by what it draws in vain."""
     sigma_min: Weight = 1.5
     """px, the paper's taper."""
     iota_min: Weight = 0.15
@@ -228,25 +239,22 @@ class StartSettings:
     """The beginning: random starts of several frames in one batch, the best kept."""
 
     starts: Annotated[int, Range(1, 1000)] = 12
-    """Of each frame. In an open posture two thirds of them reach the best minimum, in a tight coil a quarter: then 12
-    fail together once in thirty."""
-    steps: Count = 200
-    """Of Adam, for every start: 80 behind the warm-up, in which the curves settle and are told apart by their loss."""
-    warm_up: Count = 120
-    """Steps over which the least length grows to its final value: slowly, so that the ends feel their way."""
-    length: Annotated[float, Range(0.05, 2)] = 0.27
+    """Of each frame. Nearly all of them reach the best minimum, in a tight coil among dirt at least half: then 12 fail
+    together once in four thousand times."""
+    kept: Annotated[int, Range(1, 1000)] = 4
+    """Best starts of each frame, by their fit to blurred images, that are fitted to sharper ones."""
+    length: Annotated[float, Range(0.05, 2)] = 0.5
     """Of the worm's length by its silhouette: of the straight line that each begins as. So short it lies on the body
     wherever it lies, and bends as it grows."""
-    longest: Annotated[float, Range(0.1, 2)] = 1.15
-    """Of the same: the least length at the end of the warm-up. Too long rather than too short: a short curve is
-    content with a part of the body, a long one is shortened by what it draws in vain."""
+    whole: Annotated[float, Range(0.1, 2)] = 1.05
+    """Of the same: the length that each is drawn towards. Silhouettes tell it too short rather than too long."""
     pairs: Annotated[int, Range(1, 100)] = 3
     """Places of the recording, far apart, at each of which two frames are begun from: in one the worm may be coiled or
     lie on dirt, and not in another."""
     apart: Annotated[int, Range(1, 1000)] = 6
     """Frames between the two: followed from one to the other, the curves must meet. Neighbours would be misread
     alike."""
-    polish: Annotated[int, Range(1, 1000)] = 3
+    polish: Annotated[int, Range(1, 1000)] = 2
     """Best starts of each frame that are then fitted to the end: the coarse search ranks close ones by chance."""
     rounds: Annotated[int, Range(1, 100)] = 3
     """Times that other places are tried where no pair agrees: then the recording is begun from the best, with a

@@ -6,15 +6,15 @@ shared. Each frame's unknowns are eliminated (Schur complement), the shared step
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d.appearance import LONGEST, Profile, Shape, optics
+from midline3d.appearance import KNOTS, LONGEST, Optics, Profile, Shape, optics, shape_derivatives
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
-from midline3d.fitting.normal import System, shift_and_look_derivatives, vertex_derivatives
+from midline3d.fitting.normal import System, assemble, shift_and_look_derivatives, vertex_derivatives
 from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, moved
+from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
@@ -66,6 +66,14 @@ class Body:
         names = [item.name for item in fields(Shape)]
         shape = Shape(**dict(zip(names, [*rest[:tapers], tissue], strict=True)))
         return Body(shape, rest[-2], rest[-1])
+
+
+def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
+    """An animal as it may be before it is seen."""
+    head, tail = (settings.head_share, settings.head_bluntness), (settings.tail_share, settings.tail_bluntness)
+    numbers = torch.tensor([*head, *tail, settings.opacity, settings.opacity, settings.depth]).log().to(length)
+    tissue = torch.zeros(len(KNOTS)).to(length)
+    return Body.of(torch.cat([tissue, numbers, torch.stack([settings.sharp * length, length]).log()]))
 
 
 @dataclass(frozen=True)
@@ -147,22 +155,32 @@ class _Point:
 
 
 def learn(
-    problem: Problem, rig: Rig, state: FrameState, shared: Shared, prior: SharedPrior, iterations: int
+    problem: Problem,
+    rig: Rig,
+    state: FrameState,
+    shared: Shared,
+    prior: SharedPrior,
+    iterations: int,
+    settled: float = SETTLED,
 ) -> Learned:
-    """The body, the cameras and all frames together, to convergence, by Levenberg-Marquardt from where they stand."""
+    """The body, the cameras and all frames together, by Levenberg-Marquardt from where they stand, until an iteration
+    gains less than `settled`."""
     here = _look(problem, rig, prior, shared, state)
+    system = _system(here, rig)
     damping, done = 1e-3, 0
     while done < iterations and damping < 1e4:
         done += 1
-        own, step = _step(here, rig, prior, damping)
+        own, step = _step(here, system, prior, damping)
         there = _look(problem, rig, prior, here.shared.moved(step), moved(here.problem, here.at.state, own))
         gain = here.energy - there.energy
         if gain > 0:
             here, damping = there, max(damping * 0.2, 1e-7)
         else:
             damping *= 8
-        if 0 < gain < SETTLED:
+        if 0 < gain < settled:
             break
+        if gain > 0 and done < iterations:
+            system = _system(here, rig)
     shared = here.shared
     whole = rig.refined(shared.cameras.double().cpu())
     return Learned(Body.of(shared.body), whole, shared.cameras, here.at.state, here.energy, done)
@@ -179,11 +197,10 @@ def _look(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, state:
 
 
 def _step(
-    here: _Point, rig: Rig, prior: SharedPrior, damping: float
+    here: _Point, system: System, prior: SharedPrior, damping: float
 ) -> tuple[Float[Tensor, "batch unknown"], Float[Tensor, " shared"]]:
     """Steps of the frames' unknowns and of the shared numbers, each frame's own length held by the body's."""
-    layout = here.problem.layout
-    hessian, gradient = _system(here, rig)
+    layout, hessian, gradient = here.problem.layout, system.hessian, system.gradient
     count = layout.count
     # The length's column among the frame's unknowns is the body's last number, for all frames.
     own = [index for index in range(count) if index != layout.length]
@@ -204,51 +221,50 @@ def _step(
     return full.to(dtype), step.to(dtype)
 
 
-def _system(here: _Point, rig: Rig) -> tuple[Tensor, Tensor]:
+def _system(here: _Point, rig: Rig) -> System:
     """H and g of every frame's unknowns, the cameras' numbers, and the body's but the length; float64."""
     problem, at = here.problem, here.at
-    cameras, state = problem.views.cameras, at.state
+    cameras, state, weight = problem.views.cameras, at.state, problem.weights.pixels
     pivot = (rig.pivot - rig.centres).to(state.points)
-    derivatives = torch.cat(
+    seen = optics(cameras, state.points, state.frames[..., 0])
+    others = torch.cat(
         [
-            _by_geometry(here),
             shift_and_look_derivatives(state, at.look, cameras, problem.layout),
             _by_cameras(refinement_jacobian(cameras, state.points, pivot)),
-            _by_body(here),
+            _by_body(shape_derivatives(problem.taper, state.view_look, seen)),
         ],
         -1,
     )
-    tall = derivatives.flatten(1, 3)
-    pushed = (at.products.gram @ derivatives).flatten(1, 3)
-    weight = problem.weights.pixels
-    hessian = weight * (tall.mT @ pushed)
-    gradient = weight * (tall.mT @ at.products.slope.flatten(1)[..., None]).squeeze(-1)
-    system = add_priors(problem, at, System(hessian, gradient))
-    return system.hessian.double(), system.gradient.double()
+    pixels = assemble(at.products, _coordinates(here), _by_coordinates(here, seen), others)
+    system = add_priors(problem, at, System(weight * pixels.hessian, weight * pixels.gradient))
+    return System(system.hessian.double(), system.gradient.double())
 
 
-def _by_geometry(here: _Point) -> Float[Tensor, "batch camera vertex 5 unknown"]:
-    """Each blob's five numbers by the unknowns that move vertices: where it lies, and how it looks from there.
+def _coordinates(here: _Point) -> Float[Tensor, "batch vertex 9 unknown"]:
+    """What the views see of a vertex, by the unknowns that move vertices: its place, the mean of all, its tangent."""
+    state = here.at.state
+    places = vertex_derivatives(state, here.problem.basis)
+    middle = places.mean(1, keepdim=True).expand_as(places)
+    return torch.cat([places, middle, _tangent_derivatives(state, places)], 2)
+
+
+def _by_coordinates(here: _Point, seen: Optics) -> Float[Tensor, "batch camera vertex 4 9"]:
+    """Each blob's u, v, sigma and iota by `_coordinates`: where it lies, and how it looks from there.
 
     While a frame is fitted, the light's way through the body and its distance from focus are made anew after every step
     and held during it. Here they count: what they would gain along the body is as much as its length hangs on.
     """
     problem, state, look = here.problem, here.at.state, here.at.look
-    cameras, shape = problem.views.cameras, problem.taper.shape
-    places = vertex_derivatives(state, problem.basis)
-    out = places.new_zeros(*look.sigma.shape, 5, places.shape[-1])
-    out[..., :2, :] = projection_jacobian(cameras, state.points) @ places[:, None]
-    axis = cameras.rotation[:, :, None, 2, None]
-    away = (axis @ (places - places.mean(1, keepdim=True))[:, None]).squeeze(-2)
-    seen = optics(cameras, state.points, state.frames[..., 0])
+    cameras = problem.views.cameras
+    out = look.sigma.new_zeros(*look.sigma.shape, 4, 9)
+    out[..., :2, :3] = projection_jacobian(cameras, state.points)
+    axis = cameras.rotation[:, :, None, 2]
     blurred = look.by_view[..., 2] / torch.where(seen.beyond.abs() > 1e-6, seen.beyond, 1e-6)[..., None]
-    focus = (blurred * state.defocus[:, :, None, None])[..., None] * away[..., None, :]
-    out[..., 2:4, :] = focus
-    turning = _tangent_derivatives(state, places)
-    across = (axis @ turning[:, None]).squeeze(-2)
-    along = (axis.squeeze(-2) * state.frames[:, None, :, :, 0]).sum(-1)
+    focus = (blurred * state.defocus[:, :, None, None])[..., None] * axis[..., None, :]
+    out[..., 2:, :3], out[..., 2:, 3:6] = focus, -focus
+    along = (axis * state.frames[:, None, :, :, 0]).sum(-1)
     longer = torch.where(seen.stretch < LONGEST, along * seen.stretch.square(), 0.0)
-    out[..., 3, :] += (look.iota * shape.depth * longer)[..., None] * across
+    out[..., 3, 6:] = (look.iota * problem.taper.shape.depth * longer)[..., None] * axis
     return out
 
 
@@ -274,26 +290,8 @@ def _by_cameras(
     return out
 
 
-def _by_body(here: _Point) -> Float[Tensor, "batch camera vertex 5 number"]:
-    """Each blob's five numbers by the body's but the length."""
-    state, cameras = here.at.state, here.problem.views.cameras
-    seen = optics(cameras, state.points, state.frames[..., 0])
-    magnification = scale(cameras, torch.zeros_like(state.points[:, :1])).mean(0)
-    numbers = here.shared.body
-
-    def look(values: Tensor) -> Tensor:
-        body = Body.of(torch.cat([values, numbers[-1:]]))
-        there = body.profile(state.vertices, magnification, here.problem.taper.floor).look(state.view_look, seen)
-        return torch.stack([there.sigma, there.iota], -1)
-
-    slopes = _differences(look, numbers[:-1])
-    out = slopes.new_zeros(*slopes.shape[:3], 5, slopes.shape[-1])
-    out[..., 2:4, :] = slopes
-    return out
-
-
-def _differences(function: Callable[[Tensor], Tensor], at: Float[Tensor, " number"], step: float = 1e-3) -> Tensor:
-    """d(function) by every number, by central differences, right to some 1e-4: as good as any for a step of
-    Gauss-Newton. Automatic differentiation forwards would import a compiler first, for seconds."""
-    moves = step * torch.eye(len(at), dtype=at.dtype, device=at.device)
-    return torch.stack([(function(at + move) - function(at - move)) / (2 * step) for move in moves], -1)
+def _by_body(
+    looks: Float[Tensor, "batch camera vertex 2 number"],
+) -> Float[Tensor, "batch camera vertex 5 number"]:
+    """Each blob's five numbers by the body's but the length, from those of sigma and iota."""
+    return torch.nn.functional.pad(looks, (0, 0, 2, 1))

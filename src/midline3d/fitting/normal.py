@@ -146,18 +146,23 @@ class System:
 
 def assemble(
     products: Products,
-    places: Float[Tensor, "batch vertex 3 shape"],
-    jacobian: Float[Tensor, "batch camera vertex 2 3"],
+    places: Float[Tensor, "batch vertex coordinate shape"],
+    jacobian: Float[Tensor, "batch camera vertex number coordinate"],
     others: Float[Tensor, "batch camera vertex 5 other"],
 ) -> System:
-    """H = sum(D' A D), g = sum(D' b), for unknowns that move vertices and others that act on blobs directly."""
+    """H = sum(D' A D), g = sum(D' b), for unknowns that move vertices and others that act on blobs directly.
+
+    `places` are the derivatives of what all views see of a vertex (its place, and where given more), `jacobian` those
+    of a blob's first numbers by these.
+    """
     gram, slope = products.gram, products.slope
     batch, _, count = gram.shape[:3]
-    spatial = (jacobian.mT @ (gram[..., :2, :2] @ jacobian)).sum(1)
-    pull = (jacobian.mT @ slope[..., :2, None]).sum(1)
+    seen = jacobian.shape[-2]
+    spatial = (jacobian.mT @ (gram[..., :seen, :seen] @ jacobian)).sum(1)
+    pull = (jacobian.mT @ slope[..., :seen, None]).sum(1)
     pushed = gram @ others
-    crossing = (jacobian.mT @ pushed[..., :2, :]).sum(1)
-    flat = places.reshape(batch, 3 * count, -1)
+    crossing = _over_views(jacobian).mT @ _over_views(pushed[..., :seen, :])
+    flat = places.reshape(batch, places.shape[2] * count, -1)
     # One product for the shape's own block, its coupling to the others, and its gradient.
     right = torch.cat([(spatial @ places).reshape_as(flat), crossing.flatten(1, 2), pull.flatten(1, 2)], -1)
     left = flat.mT @ right
@@ -171,6 +176,11 @@ def assemble(
         1,
     )
     return System(hessian, torch.cat([left[..., -1], rest], -1))
+
+
+def _over_views(values: Float[Tensor, "batch camera vertex number any"]) -> Float[Tensor, "batch vertex stacked any"]:
+    """All views' numbers of a vertex below each other: one product then sums over the views as well."""
+    return values.movedim(1, 2).flatten(2, 3)
 
 
 def pixel_system(

@@ -50,21 +50,20 @@ typedef int32_t four __attribute__((vector_size(16)));
 #define MOST_OCTAVES 40
 #define TABLE_CELLS (MOST_OCTAVES * CELLS_PER_OCTAVE)
 
-enum { FORWARD, BACKWARD, PRODUCTS, GOALS, PYRAMID, UNFOLD }; /* of views, not bands, from GOALS on */
+enum { FORWARD, BACKWARD, PRODUCTS };
 enum { FORWARD_SUMS = 2, BACKWARD_SUMS = 5, PRODUCTS_SUMS = 22 };
-static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS, 0, 0, 0};
+static const int SUMS[] = {FORWARD_SUMS, BACKWARD_SUMS, PRODUCTS_SUMS};
 
 /* A call's arguments: cpu.py has the same list. Shapes are those of contract.py, view = batch * camera. */
 typedef struct {
     int64_t job, views, vertices, height, width;
     double cutoff, robust;
     const void *centre, *sigma, *iota, *rho, *images;
-    const void *up_image, *up_overlap, *up_mass, *up_loss;
+    const void *up_image, *up_overlap, *up_mass;
     void *owner, *image, *overlap, *mass, *gram, *slope, *loss;
-    void *goals, *levels, *by_image; /* of the pyramid, whose render is `images`: two (view, area of all levels) */
     void *sums;     /* (view, BANDS, vertex, SUMS[job]): each band's own */
     double *losses; /* (view, BANDS) */
-    int64_t next;   /* the next band (or view) to be done */
+    int64_t next;   /* the next band to be done */
 } scene;
 
 #define REAL double
@@ -155,11 +154,6 @@ static const version *of(int doubles, int most) { return doubles ? &double_versi
 EXPORT int64_t midline3d_bands(void) { return BANDS; }
 
 EXPORT int64_t midline3d_scene_size(void) { return sizeof(scene); }
-
-/* Pixels of all levels of a pyramid. */
-EXPORT int64_t midline3d_pyramid_area(int64_t height, int64_t width) {
-    return (int64_t)plan_levels_double(height, width).area;
-}
 
 EXPORT const char *midline3d_version(int doubles, int most) { return of(doubles, most)->name; }
 

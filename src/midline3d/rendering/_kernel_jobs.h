@@ -264,16 +264,10 @@ static void NAME(enter_view)(NAME(room) *room, const scene *s, int64_t view) {
     room->view = view;
 }
 
-/* Takes one view after the other, and one band after the other, until none is left. */
-static void NAME(work_on_views)(scene *s, char *memory) {
-    for (int64_t view; (view = TAKE_NEXT(&s->next)) < s->views;)
-        if (s->job == UNFOLD) NAME(unfold)(s, view, memory);
-        else NAME(climb)(s, view, memory);
-}
-
-static void NAME(work_on_bands)(scene *s, char *memory) {
+/* Takes one band after the other, until none is left. */
+static void NAME(work)(scene *s, char *memory) {
     NAME(room) room;
-    NAME(furnish)(&room, s, memory);
+    NAME(furnish)(&room, s, (char *)(((uintptr_t)memory + 63) / 64 * 64));
     REAL *copy = room.image;
     for (int column = 0; column < 3 * (room.stride + LANES); column++)
         room.columns[column] = column < s->width ? (REAL)column : (REAL)1e15;
@@ -293,16 +287,9 @@ static void NAME(work_on_bands)(scene *s, char *memory) {
     }
 }
 
-static void NAME(work)(scene *s, char *memory) {
-    char *aligned = (char *)(((uintptr_t)memory + 63) / 64 * 64);
-    if (s->job >= GOALS) NAME(work_on_views)(s, aligned);
-    else NAME(work_on_bands)(s, aligned);
-}
-
 /* Adds the bands' sums, always in the same order, into the results. */
 static void NAME(gather)(const scene *s) {
     const int step = SUMS[s->job];
-    if (s->job >= GOALS) return; /* views have nothing to add up */
     for (int64_t view = 0; view < s->views; view++) {
         REAL *total = (REAL *)s->sums + view * BANDS * s->vertices * step;
         const int64_t size = s->vertices * step;

@@ -14,13 +14,12 @@ import torch
 from midline3d.rendering.contract import Blobs, Objective, Products, Rendering
 from midline3d.shapes import Float, Int, Tensor
 
-_FORWARD, _BACKWARD, _PRODUCTS, _GOALS, _PYRAMID, _UNFOLD = range(6)
-_SUMS = (2, 5, 22, 0, 0, 0)
+_FORWARD, _BACKWARD, _PRODUCTS = range(3)
+_SUMS = (2, 5, 22)
 _INTEGERS = ("job", "views", "vertices", "height", "width")
 _NUMBERS = ("cutoff", "robust")
-_INPUTS = ("centre", "sigma", "iota", "rho", "images", "up_image", "up_overlap", "up_mass", "up_loss")
+_INPUTS = ("centre", "sigma", "iota", "rho", "images", "up_image", "up_overlap", "up_mass")
 _OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss")
-_PYRAMIDS = ("goals", "levels", "by_image")
 _OWN = ("sums", "losses")
 
 
@@ -30,7 +29,7 @@ class _Scene(ctypes.Structure):
     _fields_ = (
         [(name, ctypes.c_int64) for name in _INTEGERS]
         + [(name, ctypes.c_double) for name in _NUMBERS]
-        + [(name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS, *_PYRAMIDS, *_OWN)]
+        + [(name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS, *_OWN)]
         + [("next", ctypes.c_int64)]
     )
 
@@ -82,31 +81,6 @@ class Compiled:
         self._run(_PRODUCTS, blobs, images, objective, parts)
         return Products(**parts)
 
-    def goals(self, images: Float[Tensor, "batch camera height width"]) -> Float[Tensor, "batch camera level"]:
-        """log(1 + I) of all levels of the images' pyramids, for `pyramid`."""
-        goals = self._levels(images)
-        self._fill(self._scene(_GOALS, images.shape), images, {"goals": goals})
-        return goals
-
-    def pyramid(
-        self, render: Float[Tensor, "batch camera height width"], goals: Float[Tensor, "batch camera level"]
-    ) -> tuple[Float[Tensor, "batch camera"], Float[Tensor, "batch camera level"]]:
-        """`losses.pixel_loss` of every view, and every level's own part of its gradient."""
-        loss, levels = render.new_empty(render.shape[:2]), self._levels(render)
-        self._fill(self._scene(_PYRAMID, render.shape), render, {"goals": goals, "loss": loss, "levels": levels})
-        return loss, levels
-
-    def _levels(self, images: Tensor) -> Tensor:
-        return images.new_empty(*images.shape[:2], self._library.midline3d_pyramid_area(*images.shape[2:]))
-
-    def unfold(
-        self, levels: Float[Tensor, "batch camera level"], upstream: Float[Tensor, "batch camera"], size: torch.Size
-    ) -> Float[Tensor, "batch camera height width"]:
-        """The gradient by the render, of this size, from that by the losses of `pyramid`."""
-        made = levels.new_empty(size)
-        self._fill(self._scene(_UNFOLD, size), made, {"levels": levels, "up_loss": upstream, "by_image": made})
-        return made
-
     def _scene(self, job: int, size: torch.Size, vertices: int = 0, objective: Objective | None = None) -> _Scene:
         batch, cameras, height, width = size
         o = objective or Objective(0.0)
@@ -124,11 +98,9 @@ class Compiled:
         """The tensors into the scene, and the scene's job done."""
         views, points = scene.views, scene.views * scene.vertices
         pixels = views * scene.height * scene.width
-        sizes = dict.fromkeys(("images", "owner", "image", "up_image", "by_image"), pixels)
+        sizes = dict.fromkeys(("images", "owner", "image", "up_image"), pixels)
         sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points}
-        sizes |= dict.fromkeys(("rho", "loss", "up_loss"), views)
-        if scene.job >= _GOALS:
-            sizes["goals"] = sizes["levels"] = views * self._library.midline3d_pyramid_area(scene.height, scene.width)
+        sizes |= dict.fromkeys(("rho", "loss"), views)
         for name, tensor in {"images": images, **parts}.items():
             kind = torch.int32 if name == "owner" else images.dtype
             # The library trusts its addresses, so that nothing wrong may get there.
@@ -144,15 +116,14 @@ class Compiled:
         self._on_all_threads(scene, images.dtype == torch.float64)
 
     def _on_all_threads(self, scene: _Scene, doubles: bool) -> None:
-        """Everybody takes bands of rows (or whole views) from the scene until none is left, this thread too."""
+        """Everybody takes bands of rows from the scene until none is left, this thread too."""
         library, most = self._library, self._widest
         size = library.midline3d_room(scene, doubles, most)
 
         def work() -> None:
             library.midline3d_work(scene, _room("work", size), doubles, most)
 
-        items = scene.views if scene.job >= _GOALS else scene.views * self._bands
-        hands = min(torch.get_num_threads(), items) - 1
+        hands = min(torch.get_num_threads(), scene.views * self._bands) - 1
         helpers = [_pool(hands).submit(work) for _ in range(hands)] if hands > 0 else []
         work()
         for helper in helpers:
@@ -204,7 +175,6 @@ def _library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("bands", whole, []),
         ("scene_size", whole, []),
-        ("pyramid_area", whole, [whole, whole]),
         ("version", ctypes.c_char_p, [flag, flag]),
         ("room", whole, [scene, flag, flag]),
         ("work", None, [scene, ctypes.c_void_p, flag, flag]),

@@ -12,20 +12,23 @@ import torch
 from midline3d.appearance import Profile
 from midline3d.cameras import project, scale
 from midline3d.errors import InputError
-from midline3d.fitting.body import Body
+from midline3d.fitting.body import Body, average_body
 from midline3d.fitting.second_order import fit
 from midline3d.fitting.start import search
+from midline3d.fitting.warm_up import search as search_by_adam
 from midline3d.settings import SecondOrderSettings
 from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
-from midline3d.tracking.learning import Animal, Sample, average_body, body_taper, learned, nat, problem_of, turned
+from midline3d.tracking.learning import Animal, Sample, body_taper, learned, nat, problem_of, turned
 from midline3d.tracking.silhouette import Size, worm_size
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
 
+ROUGHLY = 0.2
+"""px: a frame that the body is to be learned from has been followed once a step moves its vertices by less."""
 MEETING = 0.7
 """Of the body's sigma: two curves whose mean distance in the views is less are the same."""
 
@@ -86,8 +89,7 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
             break
         progress(f"searching for the worm in {sum(map(len, pairs))} frames", done, settings.rounds)
         starts = iter(searched(clip, [frame for pair in pairs for frame in pair], size, generator))
-        for pair in pairs:
-            tried.extend(_confirmed(clip, [next(starts) for _ in pair]))
+        tried.extend(_confirmed(clip, [[next(starts) for _ in pair] for pair in pairs]))
         if any(start.confirmed for start in tried):
             break
     best = max(tried, key=lambda start: (start.confirmed, start.explained))
@@ -173,42 +175,66 @@ def _extent(clip: Clip, frames: list[int]) -> Float[np.ndarray, " frame"]:
 
 
 def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generator) -> list[Start]:
-    """The best of many random starts in each of the frames, fitted to the end as an average animal."""
+    """The best of many random starts in each of the frames, fitted to the end as an average animal both ways round."""
     settings = clip.settings
-    guesses = search(clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator)
-    count = min(settings.start.polish, settings.start.starts)
-    best = guesses.best(count)
+    found_by = search_by_adam if settings.tracking.fitter == "adam" else search
+    guesses = found_by(clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator)
+    best = guesses.best(settings.start.polish)
     best = replace(best, iota=best.iota * clip.contrast)
-    many = [frame for frame in frames for _ in range(count)]
+    # An animal's ends differ: the wrong way round it comes out too short, and no start would ever turn.
+    best, count = merged([best, best.reversed()]), len(best) // len(frames)
+    many = 2 * [frame for frame in frames for _ in range(count)]
     taper = body_taper(clip, frames[0], average_body(settings.body, best.length.median()))
     free = replace(settings.second_order, keep_length=0.0)
     done = fit(problem_of(clip, many, taper, best, free), best, settings.second_order.first_iterations)
-    rows = (
-        done.energy.view(-1, count).argmin(1) + count * torch.arange(len(frames), device=done.energy.device)
-    ).tolist()
+    energy = torch.nan_to_num(done.energy, nan=torch.inf).view(2, len(frames), count).movedim(0, 1).flatten(1)
+    way, place = energy.argmin(1) // count, energy.argmin(1) % count
+    rows = (way * len(frames) + torch.arange(len(frames), device=way.device)) * count + place
     states = done.state[rows]
     told = evidence(problem_of(clip, frames, taper, states, free), states, clip.contrast, clip.noise)
     worst = told.explained.amin(1).tolist()
     return [Start(frame, states[[row]], worst[row]) for row, frame in enumerate(frames)]
 
 
-def _confirmed(clip: Clip, starts: list[Start]) -> list[Start]:
-    """The starts of a pair: confirmed where following the one leads to the other."""
-    if len(starts) < 2:
-        return starts
-    one, other = starts
-    way = 1 if other.frame > one.frame else -1
-    state = one.state
-    taper = body_taper(clip, one.frame, average_body(clip.settings.body, state.length[0]))
-    for frame in range(one.frame + way, other.frame + way, way):
-        start = clip.carried(state, frame - way, frame)
-        state = fit(
-            problem_of(clip, [frame], taper, start, _learning_weights(clip)),
-            start,
-            clip.settings.second_order.iterations,
-        ).state
-    same = distance(clip, other.frame, state, other.state) < MEETING * float(other.state.sigma.mean())
-    return [replace(start, confirmed=same) for start in starts]
+def _confirmed(clip: Clip, pairs: list[list[Start]]) -> list[Start]:
+    """The starts of all pairs: confirmed where following the one leads to the other. Followed side by side."""
+    single = [pair[0] for pair in pairs if len(pair) == 1]
+    twos = [pair for pair in pairs if len(pair) == 2]
+    if not twos:
+        return single
+    paths = [range(one.frame, other.frame, 1 if other.frame > one.frame else -1) for one, other in twos]
+    states = [one.state for one, _ in twos]
+    length = merged(states).length.median()
+    taper = body_taper(clip, twos[0][0].frame, average_body(clip.settings.body, length))
+    for done in range(max(map(len, paths))):
+        rows = [row for row, path in enumerate(paths) if done < len(path)]
+        steps = [Step(paths[row][done], paths[row][done] + paths[row].step, states[row]) for row in rows]
+        for row, state in zip(rows, _stepped(clip, taper, steps), strict=True):
+            states[row] = state
+    confirmed = []
+    for (one, other), state in zip(twos, states, strict=True):
+        same = distance(clip, other.frame, state, other.state) < MEETING * float(other.state.sigma.mean())
+        confirmed += [replace(start, confirmed=same) for start in (one, other)]
+    return [*confirmed, *single]
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one frame, whose state is known, to another."""
+
+    old: int
+    new: int
+    state: FrameState
+    """Of the old frame, a batch of one."""
+
+
+def _stepped(clip: Clip, taper: Profile, steps: list[Step]) -> list[FrameState]:
+    """The states in the steps' new frames, in one batch."""
+    weights = _learning_weights(clip)
+    start = merged([clip.carried(step.state, step.old, step.new) for step in steps])
+    problem = problem_of(clip, [step.new for step in steps], taper, start, weights)
+    found = fit(problem, start, weights.iterations).state
+    return [found[[row]] for row in range(len(steps))]
 
 
 def distance(clip: Clip, frame: int, one: FrameState, other: FrameState) -> float:
@@ -220,23 +246,24 @@ def distance(clip: Clip, frame: int, one: FrameState, other: FrameState) -> floa
 
 
 def _learning_weights(clip: Clip) -> SecondOrderSettings:
-    # The length may still change, but not from one frame to the next by what a hidden tail would gain.
+    # The length may still change, but not from one frame to the next by what a hidden tail would gain. No frame has to
+    # come to rest: they are all fitted again, together with the body.
     weights = clip.settings.second_order
-    return replace(weights, keep_length=weights.keep_length * 1e-2)
+    return replace(weights, keep_length=weights.keep_length * 1e-2, settled=max(weights.settled, ROUGHLY))
 
 
 def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> Sample:
-    """Follow the animal through the frames that its body is learned from, both ways from the first."""
+    """Follow the animal through the frames that its body is learned from, both ways from the first at once."""
     settings = clip.settings
     taper = body_taper(clip, frame, average_body(settings.body, state.length[0]))
-    weights = _learning_weights(clip)
     states = {frame: state}
     near = sorted(clip.found, key=lambda other: abs(other - frame))[: settings.body.span]
-    for other in near[1:]:
-        before = min(states, key=lambda known: abs(known - other))
-        start = clip.carried(states[before], before, other)
-        problem = problem_of(clip, [other], taper, start, weights)
-        states[other] = fit(problem, start, weights.iterations).state
+    onward, back = sorted(other for other in near if other > frame), sorted(other for other in near if other < frame)
+    paths = [[frame, *onward], [frame, *reversed(back)]]
+    for done in range(1, max(map(len, paths))):
+        both = [(path[done - 1], path[done]) for path in paths if done < len(path)]
+        found = _stepped(clip, taper, [Step(old, new, states[old]) for old, new in both])
+        states |= {new: state for (_, new), state in zip(both, found, strict=True)}
         progress("following the worm to learn its body", len(states), len(near))
     frames = sorted(states)
     return Sample(frames, merged([states[other] for other in frames]))

@@ -9,11 +9,11 @@ import torch
 
 from midline3d.appearance import KNOTS, Profile
 from midline3d.cameras import scale
-from midline3d.fitting.body import Body, Learned, Rig, Shared, SharedPrior, learn
+from midline3d.fitting.body import Body, Learned, Rig, Shared, SharedPrior, average_body, learn
 from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, rendered
 from midline3d.rendering import Objective
-from midline3d.settings import BodySettings, SecondOrderSettings, Settings
+from midline3d.settings import SecondOrderSettings, Settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.tracking.clip import Clip
@@ -124,14 +124,6 @@ def body_taper(clip: Clip, frame: int, body: Body) -> Profile:
     cameras = clip.cameras.local(clip.centres([frame]), clip.origins([frame])).to(torch.float32).to(clip.device)
     magnification = scale(cameras, torch.zeros(1, 1, 3, device=clip.device))[0]
     return body.profile(clip.settings.curve.vertices, magnification, clip.settings.pixels.floor)
-
-
-def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
-    """An animal as it may be before it is seen."""
-    head, tail = (settings.head_share, settings.head_bluntness), (settings.tail_share, settings.tail_bluntness)
-    numbers = torch.tensor([*head, *tail, settings.opacity, settings.opacity, settings.depth]).log().to(length)
-    tissue = torch.zeros(len(KNOTS)).to(length)
-    return Body.of(torch.cat([tissue, numbers, torch.stack([settings.sharp * length, length]).log()]))
 
 
 def shared_prior(settings: Settings, body: Body, cameras: int) -> SharedPrior:
