@@ -28,6 +28,7 @@ from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked, missing
 from midline3d.tracking.mending import Known, mended, springs
 from midline3d.tracking.ways import track_ways
+from midline3d.world import ATTRIBUTE
 
 MENDED = "mended"
 """Name under which a run keeps that its frames have been held against one another."""
@@ -69,6 +70,8 @@ def _reconstructed(job: Job, recording: Recording, log: RunLog, progress: Progre
         Result.check(job.out, header)
     prepared = _prepared(job, recording, frames, progress)
     with Result.start(job.out, header, job.redo) as result:
+        if result.header.attributes.get(ATTRIBUTE, "") != _frame(recording):
+            result.note(**{ATTRIBUTE: _frame(recording)})  # of a complete result too: the frame may have come later
         done, count = len(result.done), len(prepared)
         log.say(f"{done} of {count} frames are there, {count - done} to do")
         if not result.complete or result.kept(MENDED) is None:
@@ -211,9 +214,19 @@ def _header(job: Job, recording: Recording, span: range) -> Header:
         seed=job.seed,
         device=job.device,
         version=_release(),
-        attributes={"recording": recording.name, "versions": _versions()},
+        attributes={
+            "recording": recording.name,
+            "sources": json.dumps({view.name: str(view.source.path.resolve()) for view in recording.views}),
+            "versions": _versions(),
+            **({} if recording.world is None else {ATTRIBUTE: _frame(recording)}),
+        },
         offsets=tuple(view.offset for view in recording.views),
     )
+
+
+def _frame(recording: Recording) -> str:
+    """The world that results are to be told in; no part of the run itself, whose numbers stay as they are."""
+    return "" if recording.world is None else recording.world.as_json()
 
 
 def _release(package: str = "midline3d") -> str:
