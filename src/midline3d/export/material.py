@@ -85,7 +85,8 @@ def material(path: Path, choice: Choice) -> Material:
         gone = np.isin(result.status.values.astype(str), choice.without)
         places[gone] = np.nan
         result = _blanked(result, gone)
-    told = xr.DataArray(places, dims=position.dims, attrs=result.position.attrs)
+    meaning = {"units": "mm", "long_name": f"midline from head (keypoint 0) to tail, in {axes(world)}"}
+    told = xr.DataArray(places, dims=position.dims, attrs=meaning)
     result = result.assign(position=told.transpose(*result.position.dims))
     beside = folder_of(path) / "calibration.json"
     return Material(result, world, load_calibration(beside) if beside.is_file() else None)
@@ -112,13 +113,15 @@ def _blanked(result: xr.Dataset, gone: Array) -> xr.Dataset:
     )
 
 
+def axes(world: World) -> str:
+    """What the axes are, in words."""
+    if world is CALIBRATION:
+        return world.source
+    return f"the world given by {world.source}: x along the heading, y to its left, z up"
+
+
 def description(material: Material) -> str:
     """Where the numbers come from, in a sentence."""
     attributes = material.result.attrs
-    about = f"of the recording {attributes['recording']}, " if "recording" in attributes else ""
-    version = attributes.get("version", "")
-    told = "" if material.world is CALIBRATION else f" given by {material.world.source}"
-    return (
-        f"3D midlines {about}by midline3d {version}: mm, head first, in a world{told} "
-        f"({'x heading, y left, z up' if told else 'the calibration' + chr(39) + 's'})"
-    )
+    about = f"of the recording {attributes['recording']} " if "recording" in attributes else ""
+    return f"3D midlines {about}by midline3d {attributes.get('version', '')}: mm, head first, in {axes(material.world)}"

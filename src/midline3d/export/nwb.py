@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from midline3d.errors import InputError
-from midline3d.export.material import Choice, Material, description
+from midline3d.export.material import Choice, Material, axes, description
 
 CONFIDENCE = "probability that at least half of the light that is drawn at the point is there in all views"
 
@@ -54,7 +54,7 @@ def write_nwb(material: Material, path: Path, choice: Choice) -> None:
 
 def _axes(material: Material) -> str:
     origin = ", ".join(f"{value:g}" for value in material.world.origin)
-    return f"{material.world.source}; its origin lies at ({origin}) mm of the calibration's world"
+    return f"{axes(material.world)}; its origin lies at ({origin}) mm of the calibration's"
 
 
 def _series(material: Material, values: np.ndarray, unit: str, frame: str) -> list[Any]:
@@ -137,8 +137,8 @@ def _video(material: Material, file: Any, name: str, place: int, path: Path) -> 
         external_file=[where],
         format="external",
         starting_frame=[0],
-        rate=fps,
-        starting_time=-first / fps,
+        # Of the frames up to the result's last: how many the source has beyond is not known.
+        timestamps=(np.arange(material.frames[-1] + first + 1) - first) / fps,
         unit="n.a.",
     )
     file.add_acquisition(series)

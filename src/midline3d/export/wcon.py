@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from midline3d.export.material import Choice, Material
-from midline3d.world import CALIBRATION
+from midline3d.export.material import Choice, Material, axes
 
 TAG = "@midline3d"
 BLOCK = 500
@@ -52,11 +51,10 @@ def write_wcon(material: Material, path: Path, choice: Choice) -> None:
 
 def _about(material: Material) -> dict[str, Any]:
     attributes = material.result.attrs
-    axes = "the calibration's" if material.world is CALIBRATION else "x heading, y left, z up"
     return {
         "recording": str(attributes.get("recording", "")),
         "fps": float(attributes["fps"]),
-        "axes": axes,
+        "axes": axes(material.world),
         "world": json.loads(material.world.as_json()),
         "z": "third coordinate of every point, beside x and y",
         "status": "what became of the frame: ok, suspect, lost, unreadable or pending",

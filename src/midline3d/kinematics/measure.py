@@ -118,7 +118,7 @@ def _motions(lines: Midlines, bent: plane.Plane, running: waves.Wave, options: O
         "path_length": way.length,
         "straightness": way.straightness,
         "lag": way.lags / lines.fps,
-        "mean_squared_displacement": way.displacement,
+        "mean_squared_displacement": (way.displacement, way.displacement_std),
         "mean_squared_displacement_std": way.displacement_std,
         "direction_correlation": way.correlation,
         "persistence_time": way.persistence_time,
