@@ -75,6 +75,11 @@ for name in {CORE!r}:
 """)
 
 
+def test_kinematics_need_no_torch() -> None:
+    """Whoever analyses results need not have what made them."""
+    python("import sys; sys.modules['torch'] = None; import midline3d; midline3d.kinematics.of; midline3d.midlines.read")
+
+
 def test_importing_the_package_does_nothing_but_define() -> None:
     heavy = python("import sys, midline3d; print([n for n in ('torch', 'numpy', 'typer') if n in sys.modules])")
     assert heavy.strip() == "[]"

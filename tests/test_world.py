@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import cv2
@@ -142,6 +144,18 @@ def described_entry(text: str, folder: Path):
 def test_wrong_frames_are_one_sentence(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         described(text, tmp_path)
+
+
+def test_the_frames_in_the_documents_are_some() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "recording.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```toml\n(\[frame\].*?)```", page, re.S)
+    entries = [
+        validated(Description, tomllib.loads(f'calibration = ""\ncameras = []\n{text}'), "it") for text in examples
+    ]
+    kinds = [next(n for n in ("camera", "board", "matrix", "up") if getattr(e.frame, n) is not None) for e in entries]
+    assert kinds == ["camera", "board", "matrix", "up"]
+    matrix = make_world(entries[2].frame, rig(), Path(), "it")
+    assert matrix.directions(np.array([0, 0, 1.0])) == pytest.approx([0, 1, 0])
 
 
 def test_cameras_see_the_same_in_every_world() -> None:

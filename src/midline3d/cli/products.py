@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from midline3d.cli.options import Json
-from midline3d.cli.terminal import complain, print_json, say_places
+from midline3d.cli.terminal import complain, print_json, say_places, working
 from midline3d.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ def kinematics(
     options = Options(without=("suspect",) if without_suspect else ())
     if window is not None:
         options = replace(options, window=window)
-    measured = of(result, options, _world(result, frame, no_frame))
-    places = write(measured, out or _folder(result))
+    world = _world(result, frame, no_frame)
+    with working("give the same command again") as tick:
+        tick("measuring", 0, 0)
+        measured = of(result, options, world)
+        places = write(measured, out or _folder(result))
     table = summary(measured)
     if as_json:
         print_json({"files": {name: str(place) for name, place in places.items()}, "summary": _figures(table)})

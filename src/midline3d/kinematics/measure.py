@@ -227,12 +227,14 @@ def _scatter(quantity: Quantity, values: Any, lines: Midlines, window: Window) -
     if "time" not in quantity.dims or len(lines.valid) < 2 * window.half:
         return float("nan")
     flat = values.reshape(len(values), -1)
+    flat = flat[:, :: max(1, flat.shape[1] // 16)]
     known = np.isfinite(flat)
-    spreads = [
-        local_quadratic(flat[:, [column]], known[:, column], window).scatter[0]
-        for column in range(0, flat.shape[1], max(1, flat.shape[1] // 16))
-    ]
-    good = np.array([spread for spread in spreads if np.isfinite(spread)])
+    if (known.all(-1) == known.any(-1)).all():
+        spreads = local_quadratic(flat, known[:, 0], window).scatter
+    else:
+        columns = range(flat.shape[1])
+        spreads = np.array([local_quadratic(flat[:, [k]], known[:, k], window).scatter[0] for k in columns])
+    good = spreads[np.isfinite(spreads)]
     return float(np.sqrt(np.square(good).mean())) if good.size else float("nan")
 
 

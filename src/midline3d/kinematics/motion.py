@@ -13,6 +13,8 @@ from midline3d.kinematics.smoothing import Flags, Smooth, Window, local_quadrati
 Array = NDArray[np.float64]
 PLACES = 33
 """Places along the body whose own velocities are told."""
+BLOCK = 1024
+"""Frames whose tangents are worked out at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +48,13 @@ def motion(points: Array, valid: Flags, window: Window) -> Motion:
     some = points[:, every]
     parts = local_quadratic(some.reshape(len(points), -1), valid, window)
     velocity = parts.rate.reshape(some.shape)
-    tangent = derivative(points)[:, every]
-    tangent = tangent / np.linalg.norm(tangent, axis=-1, keepdims=True)
+    tangent = np.concatenate([_tangents(part)[:, every] for part in np.array_split(points, len(points) // BLOCK + 1)])
     along = (velocity * tangent).sum(-1)
     whole = np.square(velocity).sum(-1)
     total = integral(whole)
     noise = np.sqrt(np.square(course.scatter).mean())
-    # Neighbouring points err together: as many are independent as there are bends that a body can make, four or so.
-    of_points = np.sqrt(np.square(parts.scatter).mean() / 4)
+    # Points of one body err together: nothing is gained by their number.
+    of_points = np.sqrt(np.square(parts.scatter).mean())
     return Motion(
         centroid=course,
         speed=np.linalg.norm(course.rate, axis=-1),
@@ -62,6 +63,11 @@ def motion(points: Array, valid: Flags, window: Window) -> Motion:
         forward_std=course.gain * of_points,
         sideways=integral(np.maximum(whole - along**2, 0)) / np.where(total > 0, total, np.nan),
     )
+
+
+def _tangents(points: Array) -> Array:
+    velocity = derivative(points)
+    return np.asarray(velocity / np.linalg.norm(velocity, axis=-1, keepdims=True))
 
 
 def slip(forward: Array, wave_speed: Array) -> Array:

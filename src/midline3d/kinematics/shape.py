@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 WRITHE_POINTS = 64
 """Points that the writhe is told from: the pairs of all 128 would take four times as long for a per mille."""
+WRITHE_FRAMES = 16
+"""Frames whose pairs of segments are worked on at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +134,31 @@ def writhe(points: Array) -> Array:
     Of polygons, exactly: every pair of segments adds the solid angle of the directions from which they cross.
     """
     every = np.unique(np.linspace(0, points.shape[1] - 1, WRITHE_POINTS).round().astype(int))
-    p = points[:, every]
-    first, second = np.triu_indices(p.shape[1] - 1, 2)
-    a, b, c, d = p[:, first], p[:, first + 1], p[:, second], p[:, second + 1]
-    normals = [np.cross(c - a, d - a), np.cross(d - a, d - b), np.cross(d - b, c - b), np.cross(c - b, c - a)]
-    units = [normal / np.maximum(np.linalg.norm(normal, axis=-1, keepdims=True), 1e-300) for normal in normals]
+    # Axes first, so that every sum runs over whole rows; few frames at a time, so that the pairs stay in the cache.
+    axes = np.ascontiguousarray(np.moveaxis(points[:, every], -1, 0))
+    parts = [_writhe(axes[:, first : first + WRITHE_FRAMES]) for first in range(0, len(points), WRITHE_FRAMES)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _writhe(p: Array) -> Array:
+    """Of polygons (3, time, point)."""
+    first, second = np.triu_indices(p.shape[2] - 1, 2)
+    a, b, c, d = p[:, :, first], p[:, :, first + 1], p[:, :, second], p[:, :, second + 1]
+    ac, ad, bc, bd = c - a, d - a, c - b, d - b
+    units = [_unit(_cross(one, other)) for one, other in ((ac, ad), (ad, bd), (bd, bc), (bc, ac))]
     pairs = zip(units, (*units[1:], units[0]), strict=True)
-    angle = sum(np.arcsin(np.clip((one * other).sum(-1), -1, 1)) for one, other in pairs)
-    side = np.sign((np.cross(d - c, b - a) * (c - a)).sum(-1))
+    angle = sum(np.arcsin(np.clip(_dot(one, other), -1, 1)) for one, other in pairs)
+    side = np.sign(_dot(_cross(d - c, b - a), ac))
     return np.asarray((angle * side).sum(-1) / (2 * np.pi))
+
+
+def _cross(a: Array, b: Array) -> Array:
+    return np.stack([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return np.asarray(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
+
+
+def _unit(a: Array) -> Array:
+    return np.asarray(a / np.maximum(np.sqrt(_dot(a, a)), 1e-300))

@@ -12,6 +12,8 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 FEWEST = 4
 """Frames that a quadratic with any judgement of its noise needs."""
+LEAST_SPREAD = 1e-6
+"""Determinant of the offsets' mean products: 0.03 for a full window, 5e-4 for half of one."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Window:
     @staticmethod
     def of(seconds: float, fps: float) -> Window:
         """The window nearest to a duration, of five frames at least."""
-        return Window(max(2, round(seconds * fps / 2)), fps)
+        return Window(max(2, round((seconds * fps - 1) / 2)), fps)
 
     def __str__(self) -> str:
         count = 2 * self.half + 1
@@ -59,7 +61,8 @@ def local_quadratic(values: Array, valid: Flags, window: Window) -> Smooth:
     right = np.stack([_windowed(filled, offsets**power) for power in range(3)], 1)
     left = np.stack([sums[:, row : row + 3] for row in range(3)], 1)
     good = valid & (sums[:, 0] > FEWEST - 0.5)
-    good[good] &= np.linalg.cond(left[good]) < 1e6  # all on one side, next to a gap
+    # Not so where all frames that are there lie close together on one side, next to a gap.
+    good[good] &= np.linalg.det(left[good] / sums[good, :1, None]) > LEAST_SPREAD
     inverse = np.full((count, 3, 3), np.nan)
     inverse[good] = np.linalg.inv(left[good])
     solved = np.einsum("tij,tjc->tic", inverse, right)
