@@ -56,14 +56,16 @@ def kinematics(
     from dataclasses import replace
 
     from midline3d.kinematics import Options, of, summary, write
+    from midline3d.store import open_result
 
     options = Options(without=("suspect",) if without_suspect else ())
     if window is not None:
         options = replace(options, window=window)
-    world = _world(result, frame, no_frame)
+    options.check()
+    midlines, world = open_result(result), _world(result, frame, no_frame)
     with working("give the same command again") as tick:
         tick("measuring", 0, 0)
-        measured = of(result, options, world)
+        measured = of(midlines, options, world)
         places = write(measured, out or _folder(result))
     table = summary(measured)
     if as_json:

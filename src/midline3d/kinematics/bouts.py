@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.kinematics.options import Options
-from midline3d.kinematics.smoothing import Flags, Window, local_quadratic
+from midline3d.kinematics.smoothing import Window
 
 Array = NDArray[np.float64]
 Words = NDArray[np.object_]
@@ -45,35 +45,38 @@ class Turn:
 
 @dataclass(frozen=True)
 class Course:
-    """What the motion is made of: place and forward speed over the run window."""
+    """What the motion is made of, without its beat."""
 
     direction: Array
-    """(time, 3) unit vector of the centroid's motion."""
+    """(time, 3) unit vector of the centroid's motion, turned round where the animal goes backwards: where it faces."""
     forward: Array
     """(time,) mm/s."""
     plane: Array
     """(time,) rad: the bending plane's angle."""
 
 
-def course(centroid: Array, forward: Array, plane: Array, valid: Flags, window: Window) -> Course:
-    """The motion without its beat. centroid: (time, 3) mm; forward: (time,) mm/s; plane: (time,) rad."""
-    velocity = local_quadratic(centroid, valid, window).rate
-    speed = np.linalg.norm(velocity, axis=-1, keepdims=True)
-    return Course(velocity / np.where(speed > 0, speed, np.nan), _mean(forward, valid, window), plane)
+def course(velocity: Array, forward: Array, plane: Array, fps: float, options: Options) -> Course:
+    """The motion without its beat. velocity: (time, 3) mm/s; forward: (time,) mm/s; plane: (time,) rad."""
+    window = Window.of(options.run_window, fps)
+    ahead = velocity * np.sign(forward)[:, None]
+    ahead = np.stack([_mean(axis, window) for axis in ahead.T], -1)
+    speed = np.linalg.norm(ahead, axis=-1, keepdims=True)
+    direction = ahead / np.where(speed > 0, speed, np.nan)
+    return Course(direction, _mean(forward, Window.of(options.forward_window, fps)), plane)
 
 
-def motions(way: Course, length: float, window: Window, options: Options) -> Words:
+def motions(way: Course, length: float, fps: float, options: Options) -> Words:
     """(time,) forward, backward or pause; empty where that is not known. length: mm.
 
-    By the forward speed's mean over the window against `options.slowest` body lengths a second; what lasts less than
-    `options.shortest_run` joins what came before it.
+    By the forward speed's mean over `options.forward_window` against `options.slowest` body lengths a second; what
+    lasts less than `options.shortest_run` joins what came before it.
     """
     limit = options.slowest * length
     words = np.full(len(way.forward), UNKNOWN, object)
     words[np.abs(way.forward) <= limit] = PAUSE
     words[way.forward > limit] = FORWARD
     words[way.forward < -limit] = BACKWARD
-    least = round(options.shortest_run * window.fps)
+    least = round(options.shortest_run * fps)
     for first, last in _same(words):
         if last - first + 1 < least and first > 0 and words[first] != UNKNOWN and words[first - 1] != UNKNOWN:
             words[first : last + 1] = words[first - 1]
@@ -89,9 +92,9 @@ def runs(way: Course, words: Words, window: Window, options: Options) -> list[Ru
     rate = np.zeros(len(words))
     cosine = (way.direction[2 * half :] * way.direction[: -2 * half]).sum(-1)
     rate[half : len(rate) - half] = np.nan_to_num(np.arccos(np.clip(cosine, -1, 1))) * window.fps / (2 * half)
-    steady = words.copy()
-    steady[rate > options.turning] = UNKNOWN
     least = round(options.shortest_run * window.fps)
+    steady = _bridged(words, least)
+    steady[rate > options.turning] = UNKNOWN
     return [
         Run(first, last, str(steady[first]))
         for first, last in _same(steady)
@@ -118,6 +121,16 @@ def turns(way: Course, found: list[Run], window: Window) -> list[Turn]:
     return result
 
 
+def _bridged(words: Words, shorter: int) -> Words:
+    """Gaps of fewer frames than `shorter` filled where the same word stands on both sides: a lost frame ends no run."""
+    filled = words.copy()
+    for first, last in _same(words):
+        inside = first > 0 and last < len(words) - 1
+        if inside and words[first] == UNKNOWN and last - first + 1 < shorter and words[first - 1] == words[last + 1]:
+            filled[first : last + 1] = words[first - 1]
+    return filled
+
+
 def _same(words: Words) -> list[tuple[int, int]]:
     """First and last of every stretch of one word."""
     if not len(words):
@@ -127,9 +140,9 @@ def _same(words: Words) -> list[tuple[int, int]]:
     return [(int(first), int(last)) for first, last in zip(firsts, lasts, strict=True)]
 
 
-def _mean(values: Array, valid: Flags, window: Window) -> Array:
+def _mean(values: Array, window: Window) -> Array:
     """Mean over the window, of the frames that are there."""
-    known = valid & np.isfinite(values)
+    known = np.isfinite(values)
     weights = np.ones(2 * window.half + 1)
     total = np.convolve(np.where(known, values, 0.0), weights)[window.half : window.half + len(values)]
     count = np.convolve(known.astype(float), weights)[window.half : window.half + len(values)]

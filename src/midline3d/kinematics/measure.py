@@ -130,8 +130,8 @@ def _motions(lines: Midlines, bent: plane.Plane, running: waves.Wave, options: O
 
 def _bouts(lines: Midlines, moved: motion.Motion, bent: plane.Plane, way: path.Path, options: Options) -> Values:
     window = Window.of(options.run_window, lines.fps)
-    course = bouts.course(moved.centroid.value, moved.forward, bent.angle, np.isfinite(moved.speed), window)
-    words = bouts.motions(course, float(np.nanmedian(lines.length)), window, options)
+    course = bouts.course(moved.centroid.rate, moved.forward, bent.angle, lines.fps, options)
+    words = bouts.motions(course, float(np.nanmedian(lines.length)), lines.fps, options)
     found = bouts.runs(course, words, window, options)
     turned = bouts.turns(course, found, window)
     spans = [slice(run.first, run.last + 1) for run in found]

@@ -15,11 +15,13 @@ class Options:
     """s: derivatives in time come from a quadratic through so much of the recording, five frames at least. Half a
     beat of a swimming worm (2 Hz): shorter leaves the noise of single frames in, longer takes motion away."""
     run_window: float = 1.0
-    """s: forwards, backwards and the direction of a run are told over so much, two beats or so, for the body's middle
-    goes to and fro with every beat."""
+    """s: the direction of a run is told over so much, two beats or so, for the centroid goes to and fro with every
+    beat."""
+    forward_window: float = 0.4
+    """s: forwards and backwards are told over so much; the speed along the body hardly feels the beat."""
     wave_window: float = 4.0
     """s: the travelling-wave index is told over so much, several beats."""
-    shortest_run: float = 1.0
+    shortest_run: float = 0.5
     """s: what lasts less is no run, reversal or pause of its own."""
     turning: float = 1.0
     """rad/s: a direction that changes faster is a turn."""

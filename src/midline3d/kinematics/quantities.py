@@ -139,7 +139,7 @@ MOTION = {
         smoothed=True,
     ),
     "motion": _frame(
-        "none", "forward, backward or pause, over the run window; empty where unknown", "", "", place=True
+        "none", "forward, backward or pause, by the forward speed; empty where unknown", "", "", place=True
     ),
 }
 PATH = {
