@@ -75,6 +75,12 @@ for name in {CORE!r}:
 """)
 
 
+def test_kinematics_need_no_torch() -> None:
+    """Whoever analyses results need not have what made them."""
+    there = python("import sys, midline3d; midline3d.kinematics, midline3d.midlines; print('torch' in sys.modules)")
+    assert there.strip() == "False"
+
+
 def test_importing_the_package_does_nothing_but_define() -> None:
     heavy = python("import sys, midline3d; print([n for n in ('torch', 'numpy', 'typer') if n in sys.modules])")
     assert heavy.strip() == "[]"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from small import file_system, fill
 from test_cli import Command, midline3d  # noqa: F401
 from test_tracking import SETTINGS
@@ -17,6 +18,7 @@ from midline3d import Job, Plan, info, open_result, reconstruct, simulate
 from midline3d.errors import InputError
 from midline3d.report import read_frame
 from midline3d.tracking.begin import Beginning
+from midline3d.world import CALIBRATION, world_of
 
 FRAMES = 5
 HOME, FOLLOWING = import_module("midline3d.tracking.clips"), import_module("midline3d.tracking.walk")
@@ -123,6 +125,24 @@ def test_another_run_is_refused_and_redo_starts_over(
     reconstruct(redo, Teller())
     assert "judging.jump" in info(out).changed and info(out).state == "complete"
     same(out, first[0])
+
+
+def test_a_frame_may_come_later(recording: Path, first: tuple[Path, Beginning], tmp_path: Path) -> None:
+    """The world's axes and the sources' places stand with the result and are no part of what is computed."""
+    out, film = tmp_path / "out", tmp_path / "worm"
+    shutil.copytree(first[0], out)
+    shutil.copytree(recording, film)
+    sources = json.loads(open_result(out).attrs["sources"])
+    assert all(Path(sources[name]).exists() for name in open_result(out).camera.values)
+    with (film / "recording.toml").open("a", encoding="utf-8") as file:
+        file.write('[frame]\ncamera = "cam0"\nup = "towards"\nheading = "right"\n')
+    reconstruct(Job(film, out, SETTINGS), Teller())
+    found = open_result(out)
+    assert world_of(found.attrs).source == "the picture of cam0" and info(out).state == "complete"
+    assert xr.load_dataset(out / "midline.nc").attrs["frame"] == found.attrs["frame"]
+    same(out, first[0])
+    reconstruct(Job(recording, out, SETTINGS), Teller())
+    assert world_of(open_result(out).attrs) is CALIBRATION
 
 
 def test_crops_serve_another_output(recording: Path, first: tuple[Path, Beginning], tmp_path: Path) -> None:

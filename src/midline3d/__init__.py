@@ -10,9 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from midline3d import kinematics, midlines
     from midline3d.calibration import load_calibration, save_calibration
     from midline3d.errors import InputError
     from midline3d.evaluate import evaluate_annotations, evaluate_truth
+    from midline3d.export import export_result
     from midline3d.population import Exam, benchmark
     from midline3d.recording import load_recording
     from midline3d.refine import refine_cameras
@@ -34,6 +36,7 @@ _HOMES = {
     "benchmark": "population",
     "evaluate_annotations": "evaluate",
     "evaluate_truth": "evaluate",
+    "export_result": "export",
     "frame_figure": "report",
     "info": "store",
     "load_calibration": "calibration",
@@ -49,6 +52,9 @@ _HOMES = {
     "stitch": "tracking.clips",
 }
 
+_MODULES = ("kinematics", "midlines")
+"""Looked up as they are: midline3d.kinematics.of, midline3d.midlines.read."""
+
 __all__ = [
     "Exam",
     "InputError",
@@ -59,11 +65,14 @@ __all__ = [
     "benchmark",
     "evaluate_annotations",
     "evaluate_truth",
+    "export_result",
     "frame_figure",
     "info",
+    "kinematics",
     "load_calibration",
     "load_recording",
     "load_settings",
+    "midlines",
     "open_result",
     "plan_clips",
     "reconstruct",
@@ -83,6 +92,8 @@ def __getattr__(name: str) -> Any:
             return version("midline3d")
         except PackageNotFoundError:  # run from a checkout that was never installed
             return "0"
+    if name in _MODULES:
+        return import_module(f"midline3d.{name}")
     if name in _HOMES:
         return getattr(import_module(f"midline3d.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'midline3d' has no attribute '{name}'")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from midline3d.cli import cameras, demo, measures, recordings, results
+from midline3d.cli import cameras, demo, measures, products, recordings, results
 from midline3d.cli.terminal import complain, warn
 from midline3d.errors import InputError
 
@@ -31,6 +31,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": cameras.calibrate,
     "refine-cameras": cameras.refine_cameras,
     "evaluate": results.evaluate,
+    "kinematics": products.kinematics,
+    "export": products.export,
     "bench": measures.bench,
     "benchmark": measures.benchmark,
 }

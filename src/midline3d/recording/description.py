@@ -10,6 +10,7 @@ from midline3d.calibration import Calibration, check_rig, load_calibration
 from midline3d.errors import InputError
 from midline3d.reading import read_toml, shortened, validated
 from midline3d.recording.sources import Source, exists, open_source
+from midline3d.world import FrameEntry, World, make_world
 
 Polarity = Literal["dark", "bright", "auto"]
 
@@ -36,6 +37,7 @@ class Description:
     background: Literal["auto", "none"] = "auto"
     crop: Annotated[int | Literal["auto"], "px"] = "auto"
     centre: Literal["track", "fixed"] = "track"
+    frame: FrameEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Recording:
     background: Literal["auto", "none"]
     crop: int | Literal["auto"]
     centre: Literal["track", "fixed"]
+    world: World | None = None
+    """What [frame] says; None where there is none."""
 
 
 def load_description(path: Path) -> tuple[Path, Description]:
@@ -121,7 +125,23 @@ def load_recording(path: Path, shortest: bool = False) -> Recording:
         background=description.background,
         crop=description.crop,
         centre=description.centre,
+        world=_world(description, calibration, folder),
     )
+
+
+def _world(description: Description, calibration: Calibration, folder: Path) -> World | None:
+    if description.frame is None:
+        return None
+    return make_world(description.frame, calibration, folder, str(folder / "recording.toml"))
+
+
+def load_world(path: Path, calibration: Calibration) -> World:
+    """What the [frame] of a recording.toml, or of its folder, says for cameras; no source is opened."""
+    folder, description = load_description(path)
+    world = _world(description, calibration, folder)
+    if world is None:
+        raise InputError(f"{path}: has no [frame]; add one, with up and heading as docs/recording.md says")
+    return world
 
 
 def _rate(rates: list[float], folder: Path) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import Header, Result, RunLog, locked
 from midline3d.tracking.begin import Progress
+from midline3d.world import ATTRIBUTE
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ def opened(job: Job, doing: str, progress: Progress) -> Iterator[Run]:
             Result.check(job.out, header)
         prepared = _prepared(job, recording, frames, told)
         with Result.start(job.out, header, job.redo) as result:
+            if result.header.attributes.get(ATTRIBUTE, "") != _frame(recording):
+                result.note(**{ATTRIBUTE: _frame(recording)})  # of a complete result too: it may have come later
             yield Run(job, recording, prepared, result, log, told)
 
 
@@ -84,9 +88,19 @@ def header_of(job: Job, recording: Recording, frames: range) -> Header:
         seed=job.seed,
         device=job.device,
         version=release(),
-        attributes={"recording": recording.name, "versions": versions()},
+        attributes={
+            "recording": recording.name,
+            "sources": json.dumps({view.name: str(view.source.path.resolve()) for view in recording.views}),
+            "versions": versions(),
+            **({} if recording.world is None else {ATTRIBUTE: _frame(recording)}),
+        },
         offsets=tuple(view.offset for view in recording.views),
     )
+
+
+def _frame(recording: Recording) -> str:
+    """The world that results are to be told in; no part of the run itself, whose numbers stay as they are."""
+    return "" if recording.world is None else recording.world.as_json()
 
 
 def _prepared(job: Job, recording: Recording, frames: range, progress: Progress) -> Prepared:

@@ -1,0 +1,78 @@
+"""netCDF for `movement`, and MATLAB's .mat."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from midline3d.errors import InputError
+from midline3d.export.material import Choice, Material
+from midline3d.midlines import APPLIED
+from midline3d.world import ATTRIBUTE, CALIBRATION
+
+SINGULAR_SINCE = (0, 17)
+"""From this version of `movement` on its dimensions are keypoint and individual; before, keypoints and individuals."""
+
+
+def write_movement(material: Material, path: Path, choice: Choice) -> None:
+    """A poses dataset of `movement`: position and confidence in its order of dimensions, the rest beside them."""
+    result = material.result
+    result = result.assign_coords(keypoint=("keypoint", material.names, result.keypoint.attrs))
+    attributes = {name: value for name, value in result.attrs.items() if name != ATTRIBUTE}
+    if material.world is not CALIBRATION:
+        attributes[APPLIED] = material.world.as_json()
+    result = result.assign_attrs(attributes)
+    result.attrs.pop(ATTRIBUTE, None)
+    if _version(choice.movement) < SINGULAR_SINCE:
+        result = result.rename(keypoint="keypoints", individual="individuals")
+    result.to_netcdf(path, engine="h5netcdf")
+
+
+def _version(told: str) -> tuple[int, ...]:
+    """The version to write for: as told, or the installed one, or the newest."""
+    if told:
+        if not re.fullmatch(r"\d+(\.\d+)+.*", told):
+            raise InputError(f"'{told}' is no version of movement; write one such as 0.15")
+        return tuple(int(number) for number in re.findall(r"\d+", told)[:2])
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return tuple(int(number) for number in re.findall(r"\d+", version("movement"))[:2])
+    except PackageNotFoundError:
+        return SINGULAR_SINCE
+
+
+def write_mat(material: Material, path: Path, choice: Choice) -> None:
+    """A .mat file with one structure, `midline`: every variable by its name, and `units` and `meaning` of each.
+
+    position is (frame, keypoint, axis); other variables keep the order of dimensions of midline.nc.
+    """
+    del choice  # one form there is
+    from scipy.io import savemat
+
+    result = material.result
+    told: dict[str, Any] = {"position": material.points}
+    for name, variable in result.variables.items():
+        if name != "position":
+            told[str(name)] = _cells(variable.values)
+    told["confidence"] = result.confidence.isel(individual=0).values
+    told |= {
+        "units": {str(name): variable.attrs.get("units", "") for name, variable in result.variables.items()},
+        "meaning": {str(name): variable.attrs.get("long_name", "") for name, variable in result.variables.items()},
+        "fps": float(result.attrs["fps"]),
+        "recording": str(result.attrs.get("recording", "")),
+        "world": {
+            "rotation": material.world.rotation,
+            "origin_mm": material.world.origin,
+            "source": material.world.source,
+        },
+    }
+    savemat(path, {"midline": told}, long_field_names=True, do_compression=True, oned_as="column")
+
+
+def _cells(values: np.ndarray) -> Any:
+    """Text as a cell array, which MATLAB knows; numbers as they are."""
+    return values.astype(object).reshape(-1, 1) if values.dtype.kind in "OUS" else values

@@ -1,0 +1,50 @@
+"""What can be chosen about the kinematics; no part of a run's settings, which decide what may be continued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from midline3d.errors import InputError
+
+
+@dataclass(frozen=True)
+class Options:
+    """How derivatives in time are smoothed, and where one thing ends and the next begins."""
+
+    window: float = 0.25
+    """s: derivatives in time come from a quadratic through so much of the recording, five frames at least. Half a
+    beat of a swimming worm (2 Hz): shorter leaves the noise of single frames in, longer takes motion away."""
+    run_window: float = 1.0
+    """s: the direction of a run is told over so much, two beats or so, for the centroid goes to and fro with every
+    beat."""
+    forward_window: float = 0.4
+    """s: forwards and backwards are told over so much; the speed along the body hardly feels the beat."""
+    wave_window: float = 4.0
+    """s: the travelling-wave index is told over so much, several beats."""
+    shortest_run: float = 0.5
+    """s: what lasts less is no run, reversal or pause of its own."""
+    turning: float = 1.0
+    """rad/s: a direction that changes faster is a turn."""
+    slowest: float = 0.05
+    """Body lengths a second: slower is a pause."""
+    straight: float = 0.5
+    """1/body length: where the body is less curved than this, or than three times the noise of its curvature, its
+    torsion is not told."""
+    waves: float = 0.2
+    """Waves on the body: with fewer the wavelength is not told."""
+    step: float = 1.0
+    """s: steps of the path whose turning angles make the sinuosity."""
+    modes: int = 5
+    """Eigenworms to give."""
+    without: tuple[str, ...] = ()
+    """Statuses of frames to leave out, such as suspect."""
+
+    def check(self) -> None:
+        """Complains about what cannot be."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "without" and not (value > 0 and value < 1e6):
+                raise InputError(f"the option {item.name} of the kinematics is {value}; give a number above 0")
+        unknown = [word for word in self.without if word not in ("ok", "suspect")]
+        if unknown:
+            raise InputError(f"frames with the status '{unknown[0]}' have no midline; leave out 'suspect', or nothing")
