@@ -271,8 +271,8 @@ class BodySettings:
     """Frames tracked for learning before the recording itself is: they show the animal from many sides."""
     iterations: Count = 90
     """At most: learning ends by itself, once an iteration gains hardly any energy. Of 57 animals 30 iterations left 4
-    the wrong way round, because one way was learned to its end and the other was not; 90 left 2, for a tenth of a second
-    more on average."""
+    the wrong way round, because one way was learned to its end and the other was not; 90 left 2, for a tenth more
+    time."""
     first_iterations: Count = 8
     """Before the veil and the spread of faint light are measured by what the body leaves over: rough is enough."""
     rounds: Annotated[int, Range(0, 100)] = 2
