@@ -48,7 +48,7 @@ def test_mending_goes_on_while_it_gains(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(mending, "outcome", lambda clip, frame, found: (frame, found.fit.energy))
 
     def read(frame: int) -> Known:
-        return Known("right" if stored[frame] == right[frame] else "caught", stored[frame])  # type: ignore[arg-type]
+        return Known("right" if stored[frame] == right[frame] else "caught", stored[frame], "ok")  # type: ignore[arg-type]
 
     beginning = SimpleNamespace(clip=list(range(8)))
     better = list(mended(beginning, [4], read))  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from midline3d.fitting.second_order import fit
 from midline3d.state import FrameState
+from midline3d.store import Status
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.evidence import evidence
 from midline3d.tracking.follow import Candidate, Tracked, outcome
@@ -33,6 +34,13 @@ class Known:
 
     state: FrameState
     energy: float
+    status: Status
+
+
+def no_worse(status: Status, old: Known) -> bool:
+    """Whether a frame is called at least what it was."""
+    rank = ("unreadable", "lost", "suspect", "ok")
+    return rank.index(status) >= rank.index(old.status)
 
 
 Read = Callable[[int], Known | None]
@@ -67,9 +75,10 @@ def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]
                 if old is None or start is None:
                     break
                 found = _from(beginning, frame, frame - way, start.state)
-                if not float(found.fit.energy) < old.energy - LEAST_GAIN or found.verdict.status == "lost":
+                energy, status = float(found.fit.energy), found.verdict.status
+                if not energy < old.energy - LEAST_GAIN or status == "lost" or not no_worse(status, old):
                     break
-                better[frame] = Known(found.fit.state, float(found.fit.energy))
+                better[frame] = Known(found.fit.state, energy, status)
                 yield outcome(beginning.clip, frame, found)
 
 

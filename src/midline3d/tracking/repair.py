@@ -29,6 +29,8 @@ from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voter
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import problem_of
 from midline3d.tracking.mending import LEAST_GAIN, Known, mended, springs
+from midline3d.tracking.second_look import look_again
+from midline3d.tracking.second_look import places as looked_at
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
@@ -64,12 +66,18 @@ class Frames:
         record = self.read(frame)
         return None if record is None else stored_state(self.beginning.clip, frame, record)
 
-    def known(self, frame: int) -> Known | None:
-        """What mending asks of it."""
+    def known(self, frame: int, still: bool = False) -> Known | None:
+        """What mending asks of it; still: its energy without the temporal terms."""
         record = self.read(frame)
         if record is None or record.loss is None:
             return None
-        return Known(stored_state(self.beginning.clip, frame, record), float(record.loss))
+        energy = float(record.loss) - (record.loss_terms or {}).get("temporal", 0.0) * still
+        return Known(stored_state(self.beginning.clip, frame, record), energy, record.status)
+
+    def doubted(self, frame: int) -> bool:
+        """Whether it has no midline, or one that is not ok."""
+        record = self.read(frame)
+        return record is None or record.status != "ok"
 
     def midlines(self, frames: range) -> Iterator[tuple[int, NDArray[np.floating] | None]]:
         """mm, in the world."""
@@ -109,6 +117,10 @@ def put_right(
         return "nothing is put right of what the paper's way has found"
     turned = _turn(frames, told, progress)
     better = _closed(frames, seams)
+    progress("looking again", 0, 0)
+    looks = looked_at(beginning, frames.doubted)
+    for tracked in look_again(beginning, looks, lambda frame: frames.known(frame, still=True)):
+        better.setdefault(tracked.frame, tracked)
     for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
         better[tracked.frame] = tracked
         progress("fitting again where an end has sprung", len(better), 0)
@@ -223,7 +235,7 @@ def _known(frames: Frames, better: dict[int, Tracked], frame: int) -> Known | No
     if frame not in better:
         return frames.known(frame)
     found = better[frame].fit
-    return None if found is None else Known(found.state, float(found.energy))
+    return None if found is None else Known(found.state, float(found.energy), better[frame].status)
 
 
 def _springs(frames: Frames, better: dict[int, Tracked]) -> list[int]:

@@ -1,0 +1,86 @@
+"""Frames searched for once more when all has been followed, from nothing but the known body.
+
+Following believes the frame before, and so it carries a mistake on for as long as the images allow it: a curve folded
+the wrong way, an end that lies on dirt. A search that knows nothing of the neighbours does not repeat it. Where that
+finds a midline elsewhere that leaves less light over, it is taken, and `mending` carries it on to both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from midline3d.fitting.second_order import fit
+from midline3d.state import FrameState
+from midline3d.tracking.begin import Beginning
+from midline3d.tracking.evidence import evidence
+from midline3d.tracking.finding import searched_for
+from midline3d.tracking.follow import Candidate, Tracked, outcome
+from midline3d.tracking.judging import judge
+from midline3d.tracking.learning import nat, problem_of
+from midline3d.tracking.mending import Known, no_worse
+
+LEAST, EVERY = 4, 25
+"""Looks at a recording at least, and frames that one stands for in a long one."""
+AT_ONCE = 16
+"""Frames searched in one batch."""
+GAIN = 2.0
+"""Nats that a look must leave less: less is how far two descents into one minimum differ."""
+APART = 1.0
+"""Of the body's sigma: a midline nearer than that on average is the same."""
+SEED = 5
+"""Of the looks' random numbers."""
+
+
+def places(beginning: Beginning, doubted: Callable[[int], bool]) -> list[int]:
+    """Where to look: spread over the located frames, and in the middle of every stretch that is not ok."""
+    found = beginning.clip.found
+    count = min(len(found), max(LEAST, len(found) // EVERY))
+    spread = (np.arange(count) + 0.5) * len(found) / max(1, count)
+    chosen = {found[int(place)] for place in spread}
+    bad = np.array([frame for frame in found if doubted(frame)], dtype=np.int64)
+    for stretch in np.split(bad, np.flatnonzero(np.diff(bad) > 1) + 1):
+        if len(stretch):
+            chosen.add(int(stretch[len(stretch) // 2]))
+    return sorted(chosen)
+
+
+def look_again(beginning: Beginning, frames: list[int], known: Callable[[int], Known | None]) -> Iterator[Tracked]:
+    """The frames, of some, in which a search finds something better than what is known (energies without the temporal
+    terms: a search has no frame before it)."""
+    clip, generator = beginning.clip, torch.Generator().manual_seed(SEED)
+    for first in range(0, len(frames), AT_ONCE):
+        part = frames[first : first + AT_ONCE]
+        for rough in searched_for(beginning, part, generator, clip.settings.start.starts):
+            old = known(rough.frame)
+            found = _finished(beginning, rough.frame, _turned_to(rough.state, old))
+            if found.verdict.status != "lost" and (old is None or _better(beginning, found, old)):
+                yield outcome(clip, rough.frame, found)
+
+
+def _better(beginning: Beginning, found: Candidate, old: Known) -> bool:
+    """Whether what was found lies elsewhere and leaves less light over."""
+    state, energy = found.fit.state, float(found.fit.energy - found.fit.terms["temporal"])
+    # By vertices: a curve that has slid along the body lies elsewhere, too.
+    apart = float((state.points - old.state.points).norm(dim=-1).mean()) * beginning.clip.prepared.scale
+    gained = (old.energy - energy) / nat(beginning.clip.settings)
+    return apart > APART * float(old.state.sigma.mean()) and gained > GAIN and no_worse(found.verdict.status, old)
+
+
+def _turned_to(state: FrameState, old: Known | None) -> FrameState:
+    """The way round in which it is nearer to what was there: which end is the head, one frame tells badly."""
+    if old is None:
+        return state
+    same, other = ((old.state.points - points).norm(dim=-1).mean() for points in (state.points, state.points.flip(1)))
+    return state.reversed() if other < same else state
+
+
+def _finished(beginning: Beginning, frame: int, state: FrameState) -> Candidate:
+    """A found state fitted to the end, and judged."""
+    clip, weights = beginning.clip, beginning.clip.settings.second_order
+    problem = problem_of(clip, [frame], beginning.taper, state, weights)
+    found = fit(problem, state, 2 * weights.iterations)
+    told = evidence(problem, found.state, clip.contrast, clip.noise)
+    return Candidate(found, told, judge(told, 0.0, clip.settings.judging))

@@ -1,0 +1,66 @@
+"""Frames that are searched for once more when all has been followed."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import killing
+import numpy as np
+import pytest
+import torch
+
+from midline3d import Job, reconstruct
+from midline3d.recording import Prepared, load_recording
+from midline3d.store import Result
+from midline3d.tracking.checkpoint import BEGINNING, kept_beginning
+from midline3d.tracking.clip import Clip
+from midline3d.tracking.mending import Known
+from midline3d.tracking.repair import Frames
+from midline3d.tracking.second_look import look_again, places
+
+
+def test_places_are_spread_and_in_every_doubted_stretch() -> None:
+    beginning: Any = SimpleNamespace(clip=SimpleNamespace(found=list(range(100))))
+    assert places(beginning, lambda frame: False) == [12, 37, 62, 87]
+    assert places(beginning, lambda frame: frame in (3, 4, 5, 90)) == [4, 12, 37, 62, 87, 90]
+    few: Any = SimpleNamespace(clip=SimpleNamespace(found=[7, 9]))
+    assert places(few, lambda frame: False) == [7, 9]
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Frames:
+    """A small recording that has come out right."""
+    folder = tmp_path_factory.mktemp("look")
+    killing.film(folder / "worm")
+    job = Job(folder / "worm", folder / "out", killing.settings())
+    reconstruct(job, lambda *_: None)
+    recording = load_recording(Path(job.recording))
+    clip = Clip.of(Prepared(folder / "out" / "crops", recording.calibration), job.settings, torch.device("cpu"))
+    beginning = kept_beginning(Result.kept_in(folder / "out", BEGINNING), clip)
+    assert beginning is not None
+    return Frames(beginning, Result.look(folder / "out"))
+
+
+def test_a_right_midline_stays(frames: Frames) -> None:
+    assert not list(look_again(frames.beginning, [3, 9], lambda frame: frames.known(frame, still=True)))
+
+
+def test_a_wrong_midline_is_found_anew(frames: Frames) -> None:
+    """One that lies across the animal, and one that is missing."""
+
+    def known(frame: int) -> Known | None:
+        right = frames.known(frame, still=True)
+        assert right is not None
+        if frame == 9:
+            return None
+        away = right.state.moved(torch.tensor([[0.3, 0.0, 0.0]]))
+        return Known(away, right.energy + 1e4, "ok")
+
+    found = {tracked.frame: tracked for tracked in look_again(frames.beginning, [3, 9], known)}
+    assert sorted(found) == [3, 9]
+    for frame, tracked in found.items():
+        right = frames.read(frame)
+        assert tracked.fit is not None and right is not None and right.position is not None
+        points = frames.beginning.clip.world(tracked.fit.state, [frame])[0].numpy()
+        away = min(np.linalg.norm(points - each, axis=-1).mean() for each in (right.position, right.position[::-1]))
+        assert away < 0.02, "mm, from what following has found"
