@@ -102,7 +102,8 @@ def assemble(folder: Path, header: Header, segments: Sequence[Segment], part: Pa
         for name in data.keys() - {"source_frame"}:
             # A lost frame may replace a found one.
             data[name][rows] = arrays[name][taken] if name in arrays else np.nan
-    data["head_confidence"] = _head_confidence(header, chosen)
+    nowhere = np.isnan(data["position"]).any((1, 2))
+    data["head_confidence"] = np.where(nowhere, np.float32(np.nan), _head_confidence(header, chosen))
     return _dataset(header, chosen, data).assign_attrs(attributes_of(header, part.content))
 
 

@@ -11,6 +11,7 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -177,16 +178,19 @@ def _reversed(frames: Frames, some: list[int]) -> Iterator[Tracked]:
 
 def _stretches(frames: Frames, links: Links, reading: Reading | None) -> str:
     """How sure the head is from which frame to which, as `STRETCHES` wants it."""
+    if not len(links.frames):
+        return "[]"
     learned = float(torch.tensor(frames.beginning.head_odds).sigmoid())
     sure = np.ones(len(links.frames)) if reading is None else reading.sure
     right = np.round(learned * sure + (1 - learned) * (1 - sure), 4)
-    told = []
-    for value in np.unique(right):
-        told += [
-            [frames.start + first, frames.start + last, float(value)]
-            for first, last in runs(links.frames[right == value].tolist())
-        ]
-    return json.dumps(sorted(told))
+    # A frame that has no midline yet is as sure as the nearest that has one.
+    count = len(frames.beginning.clip)
+    nearest = np.searchsorted((links.frames[1:] + links.frames[:-1]) / 2, np.arange(count))
+    every = right[nearest]
+    cuts = [0, *(np.flatnonzero(np.diff(every)) + 1).tolist(), count]
+    return json.dumps(
+        [[frames.start + first, frames.start + end - 1, float(every[first])] for first, end in pairwise(cuts)]
+    )
 
 
 def _closed(frames: Frames, seams: tuple[int, ...]) -> dict[int, Tracked]:
