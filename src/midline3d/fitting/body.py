@@ -37,6 +37,11 @@ class Body:
         """The taper in views of the given magnifications (px per mm)."""
         return Profile(self.shape, self.sharp * scale, self.length * scale, vertices, floor)
 
+    def on(self, device: torch.device) -> Body:
+        """The same body on another device."""
+        shape = Shape(**{item.name: getattr(self.shape, item.name).to(device) for item in fields(Shape)})
+        return Body(shape, self.sharp.to(device), self.length.to(device))
+
     def reversed(self) -> Body:
         """The same body read from the other end."""
         shape = self.shape

@@ -62,21 +62,28 @@ class Start:
 
 
 def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginning:
-    """From nothing to a body and a first state."""
-    start = find_start(clip, generator, progress)
-    sample = rehearse(clip, start.frame, start.state, progress).spread(clip.settings.body.frames)
+    """From nothing to a body and a first state.
+
+    On the CPU, wherever the clip is: hundreds of steps of a few frames are all launches on a GPU, and every device then
+    follows the same body.
+    """
+    here = clip.on(torch.device("cpu"))
+    start = find_start(here, generator, progress)
+    sample = rehearse(here, start.frame, start.state, progress).spread(clip.settings.body.frames)
     progress("learning the body", 0, 0)
-    animal = learned(clip, sample)
+    animal = learned(here, sample)
     progress("telling head from tail", 0, 0)
-    other = turned(clip, animal)
-    odds = shape_odds(animal, other) + forward_odds(clip, sample)
-    return beginning_of(animal if odds >= 0 else other, abs(odds))
+    other = turned(here, animal)
+    odds = shape_odds(animal, other) + forward_odds(here, sample)
+    return beginning_of(animal if odds >= 0 else other, abs(odds), clip.device)
 
 
-def beginning_of(animal: Animal, odds: float) -> Beginning:
-    clip, sample, middle = animal.clip, animal.sample, len(animal.sample.frames) // 2
-    taper = body_taper(clip, sample.frames[0], animal.body)
-    return Beginning(clip, sample.frames[middle], sample.states[[middle]], animal.body, taper, odds)
+def beginning_of(animal: Animal, odds: float, device: torch.device) -> Beginning:
+    """The beginning in the middle of an animal's sample, on a device."""
+    sample, middle = animal.sample, len(animal.sample.frames) // 2
+    clip, body = animal.clip.on(device), animal.body.on(device)
+    taper = body_taper(clip, sample.frames[0], body)
+    return Beginning(clip, sample.frames[middle], sample.states[[middle]].to(device), body, taper, odds)
 
 
 def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> Start:

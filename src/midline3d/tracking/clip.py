@@ -47,6 +47,10 @@ class Clip:
         error = least_error(torch.from_numpy(prepared.noise).float(), brightness)
         return Clip(prepared, settings, brightness.to(device), error.to(device), prepared.cameras, device)
 
+    def on(self, device: torch.device) -> Clip:
+        """The same clip, its images to be taken to another device."""
+        return replace(self, brightness=self.brightness.to(device), error=self.error.to(device), device=device)
+
     def __len__(self) -> int:
         return len(self.prepared)
 
