@@ -29,6 +29,9 @@ Progress = Callable[[str, int, int], None]
 
 ROUGHLY = 0.2
 """px: a frame that the body is to be learned from has been followed once a step moves its vertices by less."""
+PLAUSIBLE = 100.0
+"""Weight of squared log length against the silhouette's while a first frame is fitted. Where a thick or blurred worm's
+image leaves room for a curve that curls up in it, one frame does not tell its length, and the longest fits best."""
 MEETING = 0.7
 """Of the body's sigma: two curves whose mean distance in the views is less are the same."""
 
@@ -192,13 +195,14 @@ def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generat
     best, count = merged([best, best.reversed()]), len(best) // len(frames)
     many = 2 * [frame for frame in frames for _ in range(count)]
     taper = body_taper(clip, frames[0], average_body(settings.body, best.length.median()))
-    free = replace(settings.second_order, keep_length=0.0)
-    done = fit(problem_of(clip, many, taper, best, free), best, settings.second_order.first_iterations)
+    weights = replace(settings.second_order, keep_length=PLAUSIBLE)
+    anchor = replace(best, length=torch.full_like(best.length, settings.start.whole * size.length))
+    done = fit(problem_of(clip, many, taper, anchor, weights), best, settings.second_order.first_iterations)
     energy = torch.nan_to_num(done.energy, nan=torch.inf).view(2, len(frames), count).movedim(0, 1).flatten(1)
     way, place = energy.argmin(1) // count, energy.argmin(1) % count
     rows = (way * len(frames) + torch.arange(len(frames), device=way.device)) * count + place
     states = done.state[rows]
-    told = evidence(problem_of(clip, frames, taper, states, free), states, clip.contrast, clip.noise)
+    told = evidence(problem_of(clip, frames, taper, states, weights), states, clip.contrast, clip.noise)
     worst = told.explained.amin(1).tolist()
     return [Start(frame, states[[row]], worst[row]) for row, frame in enumerate(frames)]
 
