@@ -161,3 +161,19 @@ def test_numbers_and_back() -> None:
     assert torch.allclose(again.numbers(), body.numbers())
     assert torch.equal(body.reversed().reversed().numbers(), body.numbers())
     assert float(body.reversed().shape.tail_share) == float(body.shape.head_share)
+
+
+def test_the_variance_of_the_length_is_that_of_everything_together(scene: Scene) -> None:
+    """Against the inverse of one matrix of all unknowns, none of them eliminated."""
+    prior = replace(scene.prior, weight=torch.full_like(scene.prior.weight, 0.5))
+    hessian = learning._system(scene.here, scene.rig).hessian
+    layout = scene.problem.layout
+    own = [index for index in range(layout.count) if index != layout.length]
+    common = [*range(layout.count, hessian.shape[1]), layout.length]
+    tops = [block[own][:, own] + 1e-9 * block[own][:, own].diagonal().max() * torch.eye(len(own)) for block in hessian]
+    coupling = torch.cat([block[own][:, common] for block in hessian])
+    corner = sum(block[common][:, common] for block in hessian) + torch.diag(prior.weight)
+    whole = torch.cat([torch.cat([torch.block_diag(*tops), coupling], 1), torch.cat([coupling.mT, corner], 1)])
+    expected = float(torch.linalg.inv(whole)[-1, -1])
+    found = learning.length_variance(scene.problem, scene.rig, scene.state, scene.shared, prior)
+    assert found == pytest.approx(expected, rel=1e-6) and found > 0

@@ -35,6 +35,8 @@ ATTRIBUTES = {
     "are in the calibration's world, and x' = R (x - origin) is applied by export and kinematics",
     "versions": "of Python and the packages that have a part in the numbers",
     "head_confidence": "probability that keypoint 0 is the head",
+    "length_std": "standard deviation of the animal's length, mm: by all frames that its body was learned from, "
+    "times what lengths of simulated animals were farther off than that",
     "frames_per_second": "how fast the run went",
     "applied_frame": "of exported files alone: the world that positions have been brought to",
 }

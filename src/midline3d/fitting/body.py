@@ -201,10 +201,19 @@ def _look(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, state:
     return _Point(shared, problem, at, float(at.energy.sum() + prior.energy(shared)))
 
 
-def _step(
-    here: _Point, system: System, prior: SharedPrior, damping: float
-) -> tuple[Float[Tensor, "batch unknown"], Float[Tensor, " shared"]]:
-    """Steps of the frames' unknowns and of the shared numbers, each frame's own length held by the body's."""
+@dataclass(frozen=True)
+class _Reduced:
+    """The shared numbers' normal equations, every frame's own unknowns eliminated (Schur complement)."""
+
+    hessian: Float[Tensor, "shared shared"]
+    slope: Float[Tensor, " shared"]
+    own: list[int]
+    """Places of the unknowns that are a frame's own."""
+    solved: Float[Tensor, "batch own shared_and_one"]
+    """What a frame's own unknowns follow the shared ones by, and in the last column by themselves."""
+
+
+def _reduced(here: _Point, system: System, damping: float) -> _Reduced:
     layout, hessian, gradient = here.problem.layout, system.hessian, system.gradient
     count = layout.count
     # The length's column among the frame's unknowns is the body's last number, for all frames.
@@ -216,14 +225,34 @@ def _step(
     solved = torch.cholesky_solve(torch.cat([coupling, gradient[:, own, None]], -1), torch.linalg.cholesky(frames))
     reduced = (hessian[:, common][:, :, common] - coupling.mT @ solved[..., :-1]).sum(0)
     slope = (gradient[:, common] - (coupling.mT @ solved[..., -1:]).squeeze(-1)).sum(0)
-    weight = prior.weight.double()
-    reduced = reduced + torch.diag(weight + damping * torch.diagonal(reduced).clamp(min=1e-6))
-    slope = slope + weight * (here.shared.flat() - prior.middle).double()
-    step = -torch.linalg.solve(reduced, slope)
-    full = torch.zeros(len(frames), count, dtype=torch.float64, device=frames.device)
-    full[:, own] = -(solved[..., -1] + solved[..., :-1] @ step)
+    return _Reduced(reduced, slope, own, solved)
+
+
+def _step(
+    here: _Point, system: System, prior: SharedPrior, damping: float
+) -> tuple[Float[Tensor, "batch unknown"], Float[Tensor, " shared"]]:
+    """Steps of the frames' unknowns and of the shared numbers, each frame's own length held by the body's."""
+    reduced, weight = _reduced(here, system, damping), prior.weight.double()
+    hessian = reduced.hessian + torch.diag(weight + damping * torch.diagonal(reduced.hessian).clamp(min=1e-6))
+    slope = reduced.slope + weight * (here.shared.flat() - prior.middle).double()
+    step = -torch.linalg.solve(hessian, slope)
+    frames, count = len(system.hessian), here.problem.layout.count
+    full = torch.zeros(frames, count, dtype=torch.float64, device=step.device)
+    full[:, reduced.own] = -(reduced.solved[..., -1] + reduced.solved[..., :-1] @ step)
     dtype = here.shared.body.dtype
     return full.to(dtype), step.to(dtype)
+
+
+def length_variance(problem: Problem, rig: Rig, state: FrameState, shared: Shared, prior: SharedPrior) -> float:
+    """Variance of the logarithm of the length by all frames together, everything else free, for each unit of energy.
+
+    The energy rises by 1 where the length is off by the root of it and all else has followed.
+    """
+    here = _look(problem, rig, prior, shared, state)
+    hessian = _reduced(here, _system(here, rig), 0.0).hessian + torch.diag(prior.weight.double())
+    last = torch.zeros(len(hessian), dtype=hessian.dtype, device=hessian.device)
+    last[-1] = 1.0
+    return float(torch.linalg.solve(hessian, last)[-1])
 
 
 def _system(here: _Point, rig: Rig) -> System:

@@ -118,6 +118,7 @@ class About:
             "frames": self.summary().partition(": ")[2],
             "look at": (self.warning() or "nothing").removeprefix(f"{len(self.doubtful)} frames to look at: "),
             "explained": ", ".join(f"{name} {share:.0%}" for name, share in self.frames.explained.items()),
+            "length": self._length(),
             "head": _percent("keypoint 0, with a confidence of", facts.get("head_confidence")),
             "speed": _number(facts.get("frames_per_second"), "frames/s"),
             "made by": self._maker(),
@@ -127,6 +128,11 @@ class About:
         }
         lines += [f"  {name:<10} {what}" for name, what in told.items() if what]
         return "\n".join(lines)
+
+    def _length(self) -> str:
+        """How surely the animal's length is known."""
+        spread = self.facts.get("length_std")
+        return "" if spread is None else f"known to {float(spread):.3f} mm (a standard deviation)"
 
     def _recording(self) -> str:
         facts, count = self.facts, len(self.frames.number)

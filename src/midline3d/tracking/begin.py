@@ -21,7 +21,7 @@ from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
-from midline3d.tracking.learning import Animal, Sample, body_taper, learned, nat, problem_of, turned
+from midline3d.tracking.learning import Animal, Sample, body_taper, learned, length_std, nat, problem_of, turned
 from midline3d.tracking.silhouette import Size, worm_size
 
 Progress = Callable[[str, int, int], None]
@@ -49,6 +49,8 @@ class Beginning:
     taper: Profile
     head_odds: float
     """Evidence that keypoint 0 is the head, in natural log odds."""
+    length_std: float
+    """Standard deviation of the body's length, mm."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,19 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     progress("telling head from tail", 0, 0)
     other = turned(here, animal)
     odds = shape_odds(animal, other) + forward_odds(here, sample)
-    return beginning_of(animal if odds >= 0 else other, abs(odds), clip.device)
+    return _in_the_middle(here, animal if odds >= 0 else other, abs(odds), clip.device)
 
 
-def beginning_of(animal: Animal, odds: float, device: torch.device) -> Beginning:
-    """The beginning in the middle of an animal's sample, on a device."""
+def _in_the_middle(calibrated: Clip, animal: Animal, odds: float, device: torch.device) -> Beginning:
+    """The beginning in the middle of an animal's sample, on a device.
+
+    calibrated: the clip before anything was learned.
+    """
     sample, middle = animal.sample, len(animal.sample.frames) // 2
+    spread = length_std(calibrated, animal)
     clip, body = animal.clip.on(device), animal.body.on(device)
     taper = body_taper(clip, sample.frames[0], body)
-    return Beginning(clip, sample.frames[middle], sample.states[[middle]].to(device), body, taper, odds)
+    return Beginning(clip, sample.frames[middle], sample.states[[middle]].to(device), body, taper, odds, spread)
 
 
 def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> Start:

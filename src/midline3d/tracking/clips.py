@@ -135,7 +135,9 @@ def planned(run: Run) -> Plan:
     beginning, known = begun(result, clip, lambda: begin(clip, generator, run.progress))
     if known:
         run.log.say("resumed with the animal as it was learned")
-    result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
+    result.note(
+        head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()), length_std=float(beginning.length_std)
+    )
     _keep_body(job.out, beginning, result.needed)
     # Beside the result, so that it can be drawn, looked at and corrected where the recording is not at hand.
     with aside(job.out / "calibration.json", result.needed) as part:
@@ -310,6 +312,7 @@ def _keep_body(out: Path, beginning: Beginning, needed: int) -> None:
     content = {
         "numbers": beginning.body.numbers().tolist(),
         "length_mm": float(beginning.body.length),
+        "length_std_mm": beginning.length_std,
         "head_odds": beginning.head_odds,
         "brightness": clip.brightness.tolist(),
         "error": clip.error.tolist(),
