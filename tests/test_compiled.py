@@ -34,7 +34,10 @@ ROUNDED = 3e-5
 SHAPES = ["waves", "coils", "straight"]
 
 
-@pytest.fixture(autouse=True, params=range(max(1, len(compiled.versions()))), ids=compiled.versions() or ["none"])
+VERSIONS = ["none"] if compiled._library() is None else compiled.versions()
+
+
+@pytest.fixture(autouse=True, params=range(len(VERSIONS)), ids=VERSIONS)
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test for every instruction set that this processor has."""
     monkeypatch.setattr(compiled, "_WIDEST", request.param)

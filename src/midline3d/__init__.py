@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from midline3d.api import benchmark, calibrate, check, reconstruct, refine_cameras, simulate
     from midline3d.calibration import load_calibration, save_calibration
     from midline3d.calibration.boards import Board
+    from midline3d.checkup import doctor
     from midline3d.errors import InputError
     from midline3d.evaluate import evaluate_annotations, evaluate_truth
     from midline3d.export import export_result
@@ -38,6 +39,7 @@ _HOMES = {
     "benchmark": "api",
     "calibrate": "api",
     "check": "api",
+    "doctor": "checkup",
     "evaluate_annotations": "evaluate",
     "evaluate_truth": "evaluate",
     "export_result": "export",
@@ -70,6 +72,7 @@ __all__ = [
     "benchmark",
     "calibrate",
     "check",
+    "doctor",
     "evaluate_annotations",
     "evaluate_truth",
     "export_result",

@@ -218,13 +218,17 @@ def _pool(hands: int) -> ThreadPoolExecutor:
 def _library() -> ctypes.CDLL | None:
     """The library that was built with the package, or None, saying so once."""
     try:
-        library = open_library(Path(__file__).parent, "_chain", list(_RECORDS.values()))
+        return _opened()
     except OSError as reason:
         warnings.warn(
             f"curves and normal equations go by plain torch, several times slower on the CPU: {reason} ({REMEDY})",
             stacklevel=4,
         )
         return None
+
+
+def _opened() -> ctypes.CDLL:
+    library = open_library(Path(__file__).parent, "_chain", list(_RECORDS.values()))
     whole, flag = ctypes.c_int64, ctypes.c_int
     library.midline3d_run.argtypes = [flag, ctypes.c_void_p, whole, whole, flag]
     library.midline3d_version.argtypes, library.midline3d_version.restype = [flag], ctypes.c_char_p
@@ -232,8 +236,8 @@ def _library() -> ctypes.CDLL | None:
 
 
 def versions() -> list[str]:
-    """Instruction sets that the library has for this processor, the plainest first; none where there is no library."""
-    library, names = _library(), list[str]()
-    while library is not None and (name := library.midline3d_version(len(names)).decode()) not in names:
+    """Instruction sets that the library has for this processor, the plainest first; OSError where there is none."""
+    library, names = _opened(), list[str]()
+    while (name := library.midline3d_version(len(names)).decode()) not in names:
         names.append(name)
     return names
