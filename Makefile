@@ -38,6 +38,7 @@ sanitize: $(VENV)/ready-test
 	mkdir -p $(SANITIZED)
 	cp -r src setup.py pyproject.toml README.md LICENSE $(SANITIZED)
 	find $(SANITIZED) -name '*.so' -delete
+	$(INSTALL) 'setuptools>=77'
 	cd $(SANITIZED) && CFLAGS="$(CHECKED)" MIDLINE3D_REQUIRE_COMPILED=1 \
 	  $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	PYTHONPATH=$(SANITIZED)/src ASAN_OPTIONS=detect_leaks=0 \
