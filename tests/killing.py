@@ -27,8 +27,9 @@ from pathlib import Path
 import h5netcdf  # noqa: F401 - once, not in every run
 import numpy as np
 
-from midline3d import Job, Plan, Settings, open_result, reconstruct, simulate
+from midline3d import Plan, Settings, open_result, simulate
 from midline3d.tracking import batch, follow, walk, ways
+from midline3d.tracking.reconstruct import Job, reconstruct
 
 FRAMES = 30
 SEGMENT = 3

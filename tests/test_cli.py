@@ -16,6 +16,7 @@ import torch
 
 from midline3d import Plan, evaluate, simulate
 from midline3d.cli import main
+from midline3d.cli.command import COMMANDS
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def changed(recording: Path, name: str, old: str, new: str) -> None:
 def test_help_and_version(midline3d: Command) -> None:
     run = midline3d("--help")
     assert run.status == 0
-    for command in ("demo", "simulate", "check", "reconstruct", "info", "evaluate", "calibrate", "bench"):
+    for command in COMMANDS:
         assert command in run.out
     assert midline3d("--version").out.strip()
     assert midline3d().status in (0, 2)
@@ -204,10 +205,17 @@ def test_refine_cameras(clean: Path, tmp_path: Path, refused: Callable[..., str]
     assert ".json" in refused("refine-cameras", clean, "-o", tmp_path / "c.txt")
 
 
-def test_check(clean: Path, midline3d: Command) -> None:
-    run = midline3d("check", clean, "--json")
+def test_check(recording: Path, tmp_path: Path, midline3d: Command) -> None:
+    """Status 0 where all is well; 1, and the camera's name, where a camera goes on for longer than the others."""
+    run = midline3d("check", recording, "--json", "--picture", tmp_path / "check.png")
     report = json.loads(run.out)
-    assert run.status == (0 if report["ok"] else 1)
+    assert run.status == 0 and report["ok"] and report["frames"] == 3, report["findings"]
+    assert report["reconstruction_s"] > 0 and (tmp_path / "check.png").stat().st_size > 10_000
+    stack = np.load(recording / "cam2.npy")
+    np.save(recording / "cam2.npy", np.concatenate([stack, stack]))
+    run = midline3d("check", recording)
+    assert run.status == 1 and "cam2" in run.out and "--shortest" in run.out
+    assert midline3d("check", recording, "--shortest").status == 0
 
 
 def test_a_fault_of_our_own_is_one_line(

@@ -17,13 +17,14 @@ import pytest
 import torch
 import xarray as xr
 
-from midline3d import Job, Settings, open_result, reconstruct
+from midline3d import Settings, open_result
 from midline3d.errors import InputError
 from midline3d.settings import TrackingSettings
 from midline3d.store import FrameResult, Result, info
 from midline3d.tracking import batch, repair, walk
 from midline3d.tracking.clips import clip_folder, plan_clips, run_clip, stitch
 from midline3d.tracking.follow import Tracked, outcome
+from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.repair import Frames, put_right
 from midline3d.tracking.spans import spans_of
 from midline3d.tracking.ways import follow_ways

@@ -34,6 +34,15 @@ ROUNDED = 3e-5
 SHAPES = ["waves", "coils", "straight"]
 
 
+VERSIONS = ["none"] if compiled._library() is None else compiled.versions()
+
+
+@pytest.fixture(autouse=True, params=range(len(VERSIONS)), ids=VERSIONS)
+def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test for every instruction set that this processor has."""
+    monkeypatch.setattr(compiled, "_WIDEST", request.param)
+
+
 def bent(shape: str, batch: int, vertices: int, cameras: int = 3) -> FrameState:
     """float64 states whose numbers all fit into float32."""
     state = worm(batch, vertices, cameras, seed=vertices + batch)
@@ -288,7 +297,7 @@ def test_gradients_and_other_types_go_by_torch() -> None:
 
 def test_without_the_library_everything_goes_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled._library.cache_clear()
-    monkeypatch.setattr(compiled.PathFinder, "find_spec", lambda *_: None)
+    monkeypatch.setattr(compiled, "__file__", "/nowhere/compiled.py")
     try:
         with pytest.warns(UserWarning, match="plain torch"):
             assert not compiled.takes(torch.zeros(1))

@@ -9,7 +9,7 @@ import torch
 ON_GPU = torch.cuda.is_available()
 if not ON_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read once, when Triton is imported
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="Triton is not installed: there is no wheel of it for this system")
 
 from scenes import BOUNDS, relative, rig  # noqa: E402
 from test_compiled import as_floats, bent, own_cameras, random_look, random_products, scaled  # noqa: E402

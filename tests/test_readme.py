@@ -1,7 +1,10 @@
 """What the README promises is there."""
 
 import re
+import tomllib
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from midline3d.cli import app
 
@@ -38,3 +41,14 @@ def test_the_recording_in_the_readme_is_one(tmp_path: Path) -> None:
     (tmp_path / "recording.toml").write_text(re.findall(r"```toml\n(.*?)```", README, re.S)[0], encoding="utf-8")
     _, description = load_description(tmp_path)
     assert [camera.source for camera in description.cameras] == ["cam0.avi", "cam1.avi", "cam2.avi"]
+
+
+def test_the_oldest_versions_are_those_that_are_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8")
+    tested = dict(line.split("==") for line in text.splitlines() if "==" in line)
+    for needed in map(Requirement, project["dependencies"]):
+        (least,) = needed.specifier
+        assert least.operator == ">=" and needed.specifier.contains(tested[needed.name])
+        assert tested[needed.name].startswith(least.version), f"{needed} is tested with {tested[needed.name]}"
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -14,10 +14,11 @@ from small import file_system, fill
 from test_cli import Command, midline3d  # noqa: F401
 from test_tracking import SETTINGS
 
-from midline3d import Job, Plan, info, open_result, reconstruct, simulate
+from midline3d import Plan, info, open_result, simulate
 from midline3d.errors import InputError
 from midline3d.report import read_frame
 from midline3d.tracking.begin import Beginning
+from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.world import CALIBRATION, world_of
 
 FRAMES = 5

@@ -9,9 +9,10 @@ import pytest
 import torch
 import xarray as xr
 
-from midline3d import InputError, Job, Plan, Settings, evaluate_truth, load_calibration, reconstruct, simulate
+from midline3d import InputError, Plan, Settings, evaluate_truth, load_calibration, simulate
 from midline3d.cameras import Cameras, project, triangulate
 from midline3d.refine import Refinement, refine_cameras, spread_frames
+from midline3d.tracking.reconstruct import Job, reconstruct
 
 FRAMES = 6
 SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=4))

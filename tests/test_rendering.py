@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -37,15 +38,16 @@ OBJECTIVES = {
 }
 
 try:
-    Compiled()
-    MISSING = ""
+    VERSIONS, MISSING = cpu.versions(), ""
 except OSError as reason:
-    MISSING = str(reason)
+    VERSIONS, MISSING = [], str(reason)
 needs_kernel = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 BODIES = [
     pytest.param(Windows, id="windows"),
-    pytest.param(Compiled, id="compiled", marks=needs_kernel),
-    pytest.param(lambda: Compiled(widest=0), id="compiled-plainest", marks=needs_kernel),
+    *(
+        pytest.param(partial(Compiled, widest), id=f"compiled-{name}", marks=needs_kernel)
+        for widest, name in enumerate(VERSIONS or ["none"])
+    ),
 ]
 
 
@@ -381,6 +383,26 @@ class TestCompiled:
         chosen = products(blobs, images, OBJECTIVES["robust"])
         again = Compiled().products(blobs, images, OBJECTIVES["robust"])
         assert torch.equal(chosen.gram, again.gram)
+
+
+@needs_kernel
+@pytest.mark.parametrize("size", [(0, 7), (7, 0), (0, 0)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_images_without_a_pixel(size, dtype):
+    blobs, _ = scene((1, 2, 3, 5, 5), dtype=dtype)
+    images = torch.zeros(1, 2, *size, dtype=dtype)
+    rendering, owner = Compiled().forward(blobs, images, CUTOFF)
+    gradient = Compiled().backward(blobs, images, owner, rendering, CUTOFF)
+    found = Compiled().products(blobs, images, OBJECTIVES["robust"])
+    assert rendering.image.shape == images.shape
+    assert not any(part.any() for part in (rendering.overlap, rendering.mass, gradient, *vars(found).values()))
+
+
+@needs_kernel
+def test_more_pixels_than_it_can_count():
+    scene = cpu._Scene(0, 1, 1, 2**20, 2**20, CUTOFF)
+    with pytest.raises(ValueError, match="1048576 x 1048576 px"):
+        Compiled()._on_all_threads(scene, False)
 
 
 def test_falls_back_and_says_so_once(monkeypatch):

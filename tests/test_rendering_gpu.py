@@ -10,7 +10,7 @@ import torch
 ON_GPU = torch.cuda.is_available()
 if not ON_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read once, when Triton is imported
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="Triton is not installed: there is no wheel of it for this system")
 
 from midline3d.rendering import Blobs, Objective, Reference, Rendering, Windows, render, select_body  # noqa: E402
 from midline3d.rendering.gpu import Triton  # noqa: E402

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from midline3d import Job, open_result, reconstruct
+from midline3d import open_result
 from midline3d.recording.crops import RELEASED, Log
 from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
@@ -24,6 +24,7 @@ from midline3d.tracking.begin import Beginning
 from midline3d.tracking.checkpoint import BEGINNING, WAYS, gaps, plain, stored_state, told, track_to, whole
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Track
+from midline3d.tracking.reconstruct import Job, reconstruct
 
 START = 2
 """First frame of the part that is reconstructed here: numbers in the recording and in the clip differ."""

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from midline3d import Job, reconstruct
 from midline3d.recording import Prepared, load_recording
 from midline3d.store import Result
 from midline3d.tracking.checkpoint import BEGINNING, kept_beginning
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.mending import Known
+from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.repair import Frames
 from midline3d.tracking.second_look import look_again, places
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from midline3d import Job, Plan, Settings, evaluate_truth, open_result, reconstruct, simulate
+from midline3d import Plan, Settings, evaluate_truth, open_result, simulate
 from midline3d.errors import InputError
 from midline3d.report import frame_figure, read_frame, telling_frame
 from midline3d.tracking import walk
+from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.ways import follow_ways
 
 FRAMES = 8

@@ -11,29 +11,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midline3d import kinematics, midlines
+    from midline3d.api import benchmark, calibrate, check, reconstruct, refine_cameras, simulate
     from midline3d.calibration import load_calibration, save_calibration
+    from midline3d.calibration.boards import Board
+    from midline3d.checkup import doctor
     from midline3d.errors import InputError
     from midline3d.evaluate import evaluate_annotations, evaluate_truth
     from midline3d.export import export_result
-    from midline3d.population import Exam, benchmark
+    from midline3d.population import Exam
     from midline3d.recording import load_recording
-    from midline3d.refine import refine_cameras
     from midline3d.report import frame_figure
     from midline3d.settings import Settings, load_settings
     from midline3d.store import info, open_result
-    from midline3d.synth import Plan, simulate
+    from midline3d.synth import Plan
     from midline3d.tracking.clips import plan_clips, run_clip, stitch
-    from midline3d.tracking.reconstruct import Job, reconstruct
+    from midline3d.tracking.reconstruct import Job
 
     __version__: str
 
 _HOMES = {
+    "Board": "calibration.boards",
     "Exam": "population",
     "InputError": "errors",
     "Job": "tracking.reconstruct",
     "Plan": "synth",
     "Settings": "settings",
-    "benchmark": "population",
+    "benchmark": "api",
+    "calibrate": "api",
+    "check": "api",
+    "doctor": "checkup",
     "evaluate_annotations": "evaluate",
     "evaluate_truth": "evaluate",
     "export_result": "export",
@@ -44,11 +50,11 @@ _HOMES = {
     "load_settings": "settings",
     "open_result": "store",
     "plan_clips": "tracking.clips",
-    "reconstruct": "tracking.reconstruct",
-    "refine_cameras": "refine",
+    "reconstruct": "api",
+    "refine_cameras": "api",
     "run_clip": "tracking.clips",
     "save_calibration": "calibration",
-    "simulate": "synth",
+    "simulate": "api",
     "stitch": "tracking.clips",
 }
 
@@ -56,6 +62,7 @@ _MODULES = ("kinematics", "midlines")
 """Looked up as they are: midline3d.kinematics.of, midline3d.midlines.read."""
 
 __all__ = [
+    "Board",
     "Exam",
     "InputError",
     "Job",
@@ -63,6 +70,9 @@ __all__ = [
     "Settings",
     "__version__",
     "benchmark",
+    "calibrate",
+    "check",
+    "doctor",
     "evaluate_annotations",
     "evaluate_truth",
     "export_result",

@@ -1,62 +1,78 @@
-/* The small sums of a step, for a frame or a batch of them: curves, image points, normal equations and their
-   solution.
+/* The library of _chain_body.h: the plainest version, the choice among all, and what compiled.py checks before it calls. */
 
-   Hundreds of torch calls on a hundred vertices cost more than the arithmetic in them. Everything here has its meaning
-   and its plain-torch twin where it is called from (curve.py, cameras.py, those of fitting);
-   compiled.py has the same records. float32 in and out, float64 between: at these sizes it costs nothing, and no sum
-   depends on its order to more than float32 can show. Frames are independent, so that any number of threads gives
-   the same bits. */
+#define FUNCTIONS midline3d_chain_plain
+#include "_chain_body.h"
+#include "_processor.h"
 
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#if defined(_MSC_VER) && !defined(__clang__)
-#define RESTRICT __restrict
-#else
-#define RESTRICT restrict
-#endif
 #ifdef _WIN32
 #define EXPORT __declspec(dllexport)
 #else
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
-enum { NO_ERROR, NO_MEMORY, NO_SUCH_VERTEX };
+#ifdef WIDER
+extern const chain_function midline3d_chain_avx2[], midline3d_chain_avx512[];
+static const chain_function *const versions[] = {midline3d_chain_plain, midline3d_chain_avx2, midline3d_chain_avx512};
+static const char *const version_names[] = {PLAINEST, "AVX2", "AVX-512"};
+#else
+static const chain_function *const versions[] = {midline3d_chain_plain};
+static const char *const version_names[] = {PLAINEST};
+#endif
 
-static double within(double value, double low, double high) {
-    /* NaN stays NaN, as in torch. */
-    return value < low ? low : value > high ? high : value;
+/* Fields of a record by name and place; the last one has no name and the record's size. */
+typedef struct {
+    const char *name;
+    size_t offset;
+} field;
+
+#define AT(name) {#name, offsetof(RECORD, name)},
+#define AT_RIG AT(rig.own) AT(rig.focal) AT(rig.centre) AT(rig.distortion) AT(rig.rotation) AT(rig.translation) \
+    AT(rig.shift_basis)
+#define END {NULL, sizeof(RECORD)}
+
+#define RECORD curves
+static const field curve_fields[] = {AT(batch) AT(vertices) AT(loose) AT(position) AT(frame) AT(curvature) AT(length)
+    AT(start) AT(points) AT(frames) END};
+#undef RECORD
+#define RECORD steps
+static const field step_fields[] = {AT(batch) AT(vertices) AT(nodes) AT(cameras) AT(axes) AT(longest_log) AT(look_log)
+    AT(circles) AT(defocus_most) AT(length_low) AT(length_high) AT(sigma_low) AT(sigma_high) AT(iota_low) AT(iota_high)
+    AT(rho_low) AT(rho_high) AT(step) AT(basis) AT(points) AT(frames) AT(curvature) AT(length) AT(shift) AT(sigma)
+    AT(iota) AT(rho) AT(defocus) AT(new_points) AT(new_frames) AT(new_curvature) AT(new_length) AT(new_shift)
+    AT(new_sigma) AT(new_iota) AT(new_rho) AT(new_defocus) END};
+#undef RECORD
+#define RECORD projections
+static const field projection_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(axes) AT_RIG AT(points) AT(shift)
+    AT(pixels) END};
+#undef RECORD
+#define RECORD systems
+static const field system_fields[] = {AT(batch) AT(vertices) AT(nodes) AT(cameras) AT(axes) AT_RIG AT(gram) AT(slope)
+    AT(points) AT(frames) AT(segments) AT(by_view) AT(rho) AT(hessian) AT(gradient) END};
+#undef RECORD
+#define RECORD solutions
+static const field solution_fields[] = {AT(batch) AT(count) AT(hessian) AT(gradient) AT(damping) AT(step) END};
+#undef RECORD
+
+static const field *const records[] = {curve_fields, step_fields, projection_fields, system_fields, solution_fields};
+enum { RECORDS = sizeof records / sizeof *records };
+
+/* The name of a record's field, its place in `offset`; NULL after the last, with the record's size. */
+EXPORT const char *midline3d_field(int record, int index, int64_t *offset) {
+    *offset = -1;
+    if (record < 0 || record >= RECORDS) return NULL;
+    const field *at = records[record];
+    while (index-- > 0 && at->name) at++;
+    *offset = (int64_t)at->offset;
+    return at->name;
 }
 
-static void cross(const double *a, const double *b, double *out) {
-    out[0] = a[1] * b[2] - a[2] * b[1];
-    out[1] = a[2] * b[0] - a[0] * b[2];
-    out[2] = a[0] * b[1] - a[1] * b[0];
-}
+/* The version that runs on this machine, at most `most` (negative: any). */
+EXPORT const char *midline3d_version(int most) { return version_names[chosen_version(most)]; }
 
-/* out = a b, or a b', of 3 x 3 matrices. */
-static void product(const double *a, const double *b, double *out) {
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++) out[3 * i + j] = a[3 * i] * b[j] + a[3 * i + 1] * b[3 + j] + a[3 * i + 2] * b[6 + j];
-}
-
-static void product_transposed(const double *a, const double *b, double *out) {
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++)
-            out[3 * i + j] = a[3 * i] * b[3 * j] + a[3 * i + 1] * b[3 * j + 1] + a[3 * i + 2] * b[3 * j + 2];
-}
-
-#include "_chain_curves.h"
-#include "_chain_cameras.h"
-#include "_chain_systems.h"
-
-/* The records' sizes, for compiled.py to compare with its own. */
-EXPORT int64_t midline3d_record_size(int which) {
-    static const int64_t sizes[] = {sizeof(curves), sizeof(steps), sizeof(projections), sizeof(systems), sizeof(solutions)};
-    return which >= 0 && which < (int)(sizeof sizes / sizeof *sizes) ? sizes[which] : -1;
+/* One of the functions over some frames of its record, by the version that `most` allows. */
+EXPORT int midline3d_run(int which, const void *record, int64_t from, int64_t to, int most) {
+    if (which < 0 || which >= RECORDS || from < 0) return NO_SUCH_SIZE;
+    return versions[chosen_version(most)][which](record, from, to);
 }
 
 /* Windows' linker asks every extension for this. It is never called: ctypes opens the library. */

@@ -60,7 +60,7 @@ typedef struct {
     int64_t batch, vertices, cameras, axes;
     rigs rig;
     const float *points, *shift; /* no shift: NULL */
-    float *centre;
+    float *pixels;
 } projections;
 
 /* px by which the shifts move a view. */
@@ -71,7 +71,9 @@ static void shifted_by(const rigs *rig, int64_t view, int64_t axes, const float 
     }
 }
 
-EXPORT int midline3d_project(const projections *s, int64_t from, int64_t to) {
+static int project_points(const void *record, int64_t from, int64_t to) {
+    const projections *s = record;
+    if (!is_count(s->vertices) || !is_count(s->cameras) || !is_count(s->axes)) return NO_SUCH_SIZE;
     for (int64_t b = from; b < to; b++)
         for (int64_t view = 0; view < s->cameras; view++) {
             const camera c = camera_of(&s->rig, b, s->cameras, view);
@@ -82,7 +84,7 @@ EXPORT int midline3d_project(const projections *s, int64_t from, int64_t to) {
                 in_camera(&c, s->points + 3 * (s->vertices * b + n), at);
                 const double x = at[0] / at[2] + aside[0] / c.focal[0], y = at[1] / at[2] + aside[1] / c.focal[1];
                 const double r = x * x + y * y, radial = 1 + r * (k[0] + r * (k[1] + r * k[4]));
-                float *out = s->centre + 2 * ((s->cameras * b + view) * s->vertices + n);
+                float *out = s->pixels + 2 * ((s->cameras * b + view) * s->vertices + n);
                 out[0] = (float)((radial * x + 2 * k[2] * x * y + k[3] * (r + 2 * x * x)) * c.focal[0] + c.centre[0]);
                 out[1] = (float)((radial * y + k[2] * (r + 2 * y * y) + 2 * k[3] * x * y) * c.focal[1] + c.centre[1]);
             }

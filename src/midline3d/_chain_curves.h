@@ -98,7 +98,9 @@ static void straighten(double *frame) {
     for (int i = 0; i < 9; i++) frame[i] = columns[i % 3][i / 3];
 }
 
-EXPORT int midline3d_integrate(const curves *c, int64_t from, int64_t to) {
+static int integrate_curves(const void *record, int64_t from, int64_t to) {
+    const curves *c = record;
+    if (!is_curve(c->vertices)) return NO_SUCH_SIZE;
     const int64_t count = c->vertices;
     double *k = malloc((size_t)(14 * count) * sizeof(double));
     if (!k) return NO_MEMORY;
@@ -148,7 +150,9 @@ static void grown(const float *old, const float *log_step, double most, double l
     for (int64_t i = 0; i < count; i++) out[i] = (float)within(old[i] * exp(within(log_step[i], -most, most)), low, high);
 }
 
-EXPORT int midline3d_moved(const steps *s, int64_t from, int64_t to) {
+static int move_states(const void *record, int64_t from, int64_t to) {
+    const steps *s = record;
+    if (!is_curve(s->vertices) || !is_count(s->nodes) || !is_count(s->cameras) || !is_count(s->axes)) return NO_SUCH_SIZE;
     const int64_t vertices = s->vertices, nodes = s->nodes, cameras = s->cameras, middle = vertices / 2;
     const double limit = 2 * 3.14159265358979323846 * s->circles;
     double *k = malloc((size_t)(14 * vertices) * sizeof(double));

@@ -184,7 +184,9 @@ static void add_side(const systems *s, const sums *t, const camera *rig, int64_t
     }
 }
 
-EXPORT int midline3d_system(const systems *s, int64_t from, int64_t to) {
+static int add_systems(const void *record, int64_t from, int64_t to) {
+    const systems *s = record;
+    if (!is_curve(s->vertices) || !is_count(s->nodes) || !is_count(s->cameras) || !is_count(s->axes)) return NO_SUCH_SIZE;
     sums t = {.bends = 2 * s->nodes, .others = s->axes + 4 * s->cameras};
     t.width = DENSE + t.others + 1;
     const int64_t mixed = (DENSE + t.bends) * t.width, bent = t.bends * t.bends, corner = t.others * t.others;
@@ -233,7 +235,9 @@ static void factor(double *h, int64_t count) {
     }
 }
 
-EXPORT int midline3d_solve(const solutions *s, int64_t from, int64_t to) {
+static int solve_systems(const void *record, int64_t from, int64_t to) {
+    const solutions *s = record;
+    if (!is_count(s->count)) return NO_SUCH_SIZE;
     const int64_t count = s->count;
     double *h = malloc((size_t)(count * count + count) * sizeof(double)), *x = h + count * count;
     if (!h) return NO_MEMORY;

@@ -10,17 +10,19 @@ import ctypes
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from importlib.machinery import PathFinder
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 
+from midline3d.native import REMEDY, open_library
 from midline3d.shapes import Float, Int, Tensor
 
-_NO_MEMORY, _NO_SUCH_VERTEX = 1, 2
+_NO_MEMORY, _NO_SUCH_VERTEX, _NO_SUCH_SIZE = 1, 2, 3
 _FEW = 8
 """Frames under which it does not pay to wake another thread."""
+_WIDEST = -1
+"""The most that is taken of the processor's instruction sets, for tests: an index of `versions`; -1 takes the best."""
 _STATE = ("points", "frames", "curvature", "length", "shift", "sigma", "iota", "rho", "defocus")
 _RIG = ("focal", "centre", "distortion", "rotation", "translation", "shift_basis")
 
@@ -31,7 +33,7 @@ def _record(integers: str, numbers: str, addresses: str) -> type[ctypes.Structur
     return type("Record", (ctypes.Structure,), {"_fields_": fields})
 
 
-# Records and fields in the order of _chain.c.
+# Functions and fields in the order of _chain_body.h; the names of the fields are compared with the library's.
 _RECORDS = {
     "integrate": _record("batch vertices loose", "", "position frame curvature length start points frames"),
     "moved": _record(
@@ -40,7 +42,7 @@ _RECORDS = {
         "length_low length_high sigma_low sigma_high iota_low iota_high rho_low rho_high",
         "step basis " + " ".join(_STATE) + " " + " ".join(f"new_{name}" for name in _STATE),
     ),
-    "project": _record("batch vertices cameras axes own", "", " ".join(_RIG) + " points shift out"),
+    "project": _record("batch vertices cameras axes own", "", " ".join(_RIG) + " points shift pixels"),
     "system": _record(
         "batch vertices nodes cameras axes own",
         "",
@@ -188,20 +190,21 @@ def _run(
     library = _library()
     if library is None:
         raise OSError("the compiled functions were not built with this installation: ask `takes` first")
-    if name not in ("solve", "project") and integers[1] < 3:
-        raise ValueError(f"a curve needs 3 vertices or more, not {integers[1]}")
     addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     record = _RECORDS[name](*integers, *numbers, *addresses)
-    function = getattr(library, f"midline3d_{name}")
+    function = partial(library.midline3d_run, list(_RECORDS).index(name), ctypes.byref(record))
     hands = max(1, min(torch.get_num_threads(), batch // _FEW))
     parts = [(batch * hand // hands, batch * (hand + 1) // hands) for hand in range(hands)]
-    helpers = [(part, _pool(hands - 1).submit(function, record, *part)) for part in parts[1:]]
-    errors = {function(record, *parts[0])}
+    helpers = [(part, _pool(hands - 1).submit(function, *part, _WIDEST)) for part in parts[1:]]
+    errors = {function(*parts[0], _WIDEST)}
     for part, helper in helpers:
         # In a forked process the helpers are gone and nothing ever begins.
-        errors.add(function(record, *part) if helper.cancel() else helper.result())
+        errors.add(function(*part, _WIDEST) if helper.cancel() else helper.result())
     if _NO_SUCH_VERTEX in errors:
         raise IndexError(f"start lies outside the curve of {integers[1]} vertices")
+    if _NO_SUCH_SIZE in errors:
+        sizes = dict(zip((field for field, *_ in _RECORDS[name]._fields_), integers, strict=False))
+        raise ValueError(f"a curve needs 3 vertices or more, and nothing goes on for ever: {sizes}")
     if _NO_MEMORY in errors:
         raise MemoryError("no memory left for the compiled functions")
 
@@ -214,20 +217,27 @@ def _pool(hands: int) -> ThreadPoolExecutor:
 @cache
 def _library() -> ctypes.CDLL | None:
     """The library that was built with the package, or None, saying so once."""
-    spec = PathFinder.find_spec("midline3d._chain", [str(Path(__file__).parent)])
-    reason = "the compiled functions were not built with this installation"
-    if spec is not None and spec.origin is not None:
-        library = ctypes.CDLL(spec.origin)
-        sizes = [library.midline3d_record_size(which) for which in range(len(_RECORDS))]
-        if sizes == [ctypes.sizeof(record) for record in _RECORDS.values()]:
-            for name, record in _RECORDS.items():
-                function = getattr(library, f"midline3d_{name}")
-                function.argtypes = [ctypes.POINTER(record), ctypes.c_int64, ctypes.c_int64]
-            return library
-        reason = "the compiled functions are of another version of midline3d"
-    warnings.warn(
-        f"curves and normal equations go by plain torch, several times slower on the CPU: {reason} "
-        "(install a C compiler, then: pip install --force-reinstall --no-deps midline3d)",
-        stacklevel=4,
-    )
-    return None
+    try:
+        return _opened()
+    except OSError as reason:
+        warnings.warn(
+            f"curves and normal equations go by plain torch, several times slower on the CPU: {reason} ({REMEDY})",
+            stacklevel=4,
+        )
+        return None
+
+
+def _opened() -> ctypes.CDLL:
+    library = open_library(Path(__file__).parent, "_chain", list(_RECORDS.values()))
+    whole, flag = ctypes.c_int64, ctypes.c_int
+    library.midline3d_run.argtypes = [flag, ctypes.c_void_p, whole, whole, flag]
+    library.midline3d_version.argtypes, library.midline3d_version.restype = [flag], ctypes.c_char_p
+    return library
+
+
+def versions() -> list[str]:
+    """Instruction sets that the library has for this processor, the plainest first; OSError where there is none."""
+    library, names = _opened(), list[str]()
+    while (name := library.midline3d_version(len(names)).decode()) not in names:
+        names.append(name)
+    return names

@@ -53,7 +53,7 @@ class Picture:
         return self.render - self.images
 
 
-def frame_figure(result: Path, frame: int, path: Path) -> Path:
+def frame_figure(result: Path | str, frame: int, path: Path | str) -> Path:
     """Draws one frame of the result in a folder and writes the picture (PNG, PDF or SVG, as the path ends)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -65,7 +65,7 @@ def frame_figure(result: Path, frame: int, path: Path) -> Path:
     return path
 
 
-def telling_frame(result: Path) -> int | None:
+def telling_frame(result: Path | str) -> int | None:
     """The frame that shows the animal best: where the view in which it is shortest shows most of it. None: all lost."""
     dataset = open_result(result)
     spread = np.ptp(dataset.projection.transpose("time", "camera", "keypoint", "image").values, axis=2).max(-1).min(-1)

@@ -397,11 +397,11 @@ class Settings:
     refine: RefineSettings = field(default_factory=RefineSettings)
 
 
-def load_settings(path: Path | None) -> Settings:
+def load_settings(path: Path | str | None) -> Settings:
     """The settings in a TOML file; the defaults without one."""
     if path is None:
         return Settings()
-    return validated(Settings, read_toml(path), str(path))
+    return validated(Settings, read_toml(Path(path)), str(path))
 
 
 def dump_settings(settings: Settings) -> str:

@@ -27,6 +27,9 @@ FEWEST_CORNERS = 8
 FEWEST_PICTURES = 3
 """Pictures in which a camera must see the board, and in which two cameras must see it together."""
 
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm")
+"""Names of pictures that are looked for in a camera's folder."""
+
 
 @dataclass(frozen=True)
 class Board:
@@ -123,6 +126,21 @@ def calibrate(pictures: Mapping[str, Sequence[Path]], board: Board, focal: float
             for name in pictures
         },
     )
+
+
+def pictures_in(folder: Path) -> dict[str, list[Path]]:
+    """The pictures of each camera, in the order of their names, from a folder with a folder for each."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder; give one with a folder of pictures for each camera")
+    cameras = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
+    if len(cameras) < 2:
+        raise InputError(f"{folder}: holds {len(cameras)} folder(s), but needs one of pictures for each of two cameras")
+    found = {}
+    for camera in cameras:
+        found[camera.name] = sorted(file for file in camera.iterdir() if file.suffix.lower() in PICTURES)
+        if not found[camera.name]:
+            raise InputError(f"{camera}: holds no picture ({', '.join(PICTURES)}); put this camera's pictures there")
+    return found
 
 
 def find_corners(picture: NDArray[Any], board: Board) -> Corners | None:

@@ -17,7 +17,7 @@ from midline3d.errors import InputError
 from midline3d.reading import read_text, read_toml, shortened, validated
 
 
-def load_calibration(path: Path) -> Calibration:
+def load_calibration(path: Path | str) -> Calibration:
     """The calibration in a file of any known format, or in a folder of OpenCV files, one per camera."""
     path = Path(path)
     if path.is_dir():
@@ -34,13 +34,13 @@ def load_calibration(path: Path) -> Calibration:
     raise InputError(f"{path}: a calibration ends in .json, .toml (anipose) or .xml, .yml (OpenCV), not '{suffix}'")
 
 
-def check_target(path: Path) -> None:
+def check_target(path: Path | str) -> None:
     """Complains about a path that no calibration can be written to, before work is done for it."""
     if Path(path).suffix.lower() not in (".json", ".toml", *OPENCV_SUFFIXES):
         raise InputError(f"{path}: a calibration is written as .json, .toml (anipose) or .xml, .yml (OpenCV)")
 
 
-def save_calibration(calibration: Calibration, path: Path) -> None:
+def save_calibration(calibration: Calibration, path: Path | str) -> None:
     """Write the calibration in the format that the path's suffix names (.json, .toml, .xml, .yml)."""
     check_target(path)
     path = Path(path)

@@ -16,8 +16,6 @@ from midline3d.errors import InputError
 if TYPE_CHECKING:
     from midline3d.settings import Settings
 
-PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm")
-
 
 def calibrate(
     pictures: Annotated[Path, typer.Argument(help="A folder with a folder of pictures for each camera.")],
@@ -33,13 +31,13 @@ def calibrate(
 ) -> None:
     """A calibration from pictures of a board: the n-th picture of every camera, by name, shows the same moment."""
     from midline3d.calibration import check_target, save_calibration
-    from midline3d.calibration.boards import Board
+    from midline3d.calibration.boards import Board, pictures_in
     from midline3d.calibration.boards import calibrate as solve
     from midline3d.files import aside as whole_file
 
     check_target(out)
     board = Board("charuco" if marker else "chessboard", *_grid(grid), square, marker, dictionary)
-    report = solve(_board_pictures(pictures), board, focal)
+    report = solve(pictures_in(pictures), board, focal)
     with whole_file(out) as place:
         save_calibration(report.calibration, place)
     if as_json:
@@ -105,18 +103,3 @@ def _refining(settings: Path | None, count: int | None) -> Settings:
 
     chosen = load_settings(settings)
     return chosen if count is None else replace(chosen, refine=replace(chosen.refine, frames=count))
-
-
-def _board_pictures(folder: Path) -> dict[str, list[Path]]:
-    """The pictures of each camera, in the order of their names."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder; give one with a folder of pictures for each camera")
-    cameras = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
-    if len(cameras) < 2:
-        raise InputError(f"{folder}: holds {len(cameras)} folder(s), but needs one of pictures for each of two cameras")
-    found = {}
-    for camera in cameras:
-        found[camera.name] = sorted(file for file in camera.iterdir() if file.suffix.lower() in PICTURES)
-        if not found[camera.name]:
-            raise InputError(f"{camera}: holds no picture ({', '.join(PICTURES)}); put this camera's pictures there")
-    return found

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": products.export,
     "bench": measures.bench,
     "benchmark": measures.benchmark,
+    "doctor": measures.doctor,
 }
 """By the name that users type, in the order in which help lists them."""
 for _name, _function in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""Commands that measure the method: how fast it is on this machine, and how exact over a population."""
+"""Commands that measure: how fast the method is here, how exact over a population, and what this machine lacks."""
 
 from __future__ import annotations
 
@@ -70,3 +70,15 @@ def benchmark(
     for table in summary.tables():
         console.print(table)
     say_places(console, {"the figure": out / "benchmark.png", "all of it": out / "summary.json"})
+
+
+def doctor(as_json: Json = False) -> None:
+    """What this machine has and lacks: versions, processor, compiled code, GPU. Status 1 where a lack can be mended."""
+    from midline3d.checkup import doctor as look
+
+    found = look()
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        typer.echo(found.text())
+    raise typer.Exit(0 if found.ok else 1)

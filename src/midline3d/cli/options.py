@@ -33,12 +33,9 @@ Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard outpu
 
 def chosen_device(device: Device) -> str:
     """The device that --device stands for on this machine: cpu or cuda."""
-    import torch
+    from midline3d import api
 
-    there = torch.cuda.is_available()
-    if device == Device.cuda and not there:
-        raise InputError("--device is cuda, but torch sees no CUDA GPU here; use --device cpu")
-    return "cuda" if there and device != Device.cpu else "cpu"
+    return api.chosen_device(device.value)
 
 
 def frame_ends(text: str) -> tuple[int, int | None]:

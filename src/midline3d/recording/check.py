@@ -78,15 +78,15 @@ class Report:
 
         return report_text(self)
 
-    def picture(self, path: Path) -> None:
+    def picture(self, path: Path | str) -> None:
         """Draw the views with what was found in them, and how it went over time."""
         from midline3d.recording.report import draw_report
 
-        draw_report(self, path)
+        draw_report(self, Path(path))
 
 
 def check(
-    path: Path,
+    path: Path | str,
     settings: LocatingSettings | None = None,
     limits: Limits | None = None,
     pace: Pace | None = None,

@@ -78,7 +78,7 @@ class Recording:
     """What [frame] says; None where there is none."""
 
 
-def load_description(path: Path) -> tuple[Path, Description]:
+def load_description(path: Path | str) -> tuple[Path, Description]:
     """The recording's folder and what its recording.toml says, every value checked."""
     path = Path(path)
     file = path / "recording.toml" if exists(path) and path.is_dir() else path
@@ -105,7 +105,7 @@ def load_description(path: Path) -> tuple[Path, Description]:
     return file.parent, description
 
 
-def load_recording(path: Path, shortest: bool = False) -> Recording:
+def load_recording(path: Path | str, shortest: bool = False) -> Recording:
     """Open a recording's sources and calibration; `shortest` lets longer cameras lose their tails."""
     folder, description = load_description(path)
     names = [camera.name for camera in description.cameras]

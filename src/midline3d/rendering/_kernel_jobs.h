@@ -88,7 +88,8 @@ static void NAME(add_window)(NAME(room) *room, const scene *s, const NAME(blob) 
     for (int row = from; row <= to; row++) {
         const REAL down = (REAL)row - b.v, rest = b.reach * b.reach - down * down;
         const REAL half = SQUARE_ROOT(rest > 0 ? rest : 0);
-        const int left = (int)fmax(b.u - half, 0) / LANES * LANES, right = (int)fmin(b.u + half, (double)s->width - 1);
+        const int left = NAME(column_of)(b.u - half, (int)s->width) / LANES * LANES;
+        const int right = NAME(column_of)(b.u + half, (int)s->width);
         const REAL *image = room->image + (size_t)(row - band_top) * room->stride;
         for (int begin = left; begin <= right; begin += CHUNK * LANES) {
             const int last = right < begin + CHUNK * LANES - 1 ? right : begin + CHUNK * LANES - 1;
@@ -265,17 +266,17 @@ static void NAME(enter_view)(NAME(room) *room, const scene *s, int64_t view) {
 }
 
 /* Takes one band after the other, until none is left. */
-static void NAME(work)(scene *s, char *memory) {
+static void NAME(work_on_bands)(scene *s, char *memory) {
     NAME(room) room;
-    NAME(furnish)(&room, s, (char *)(((uintptr_t)memory + 63) / 64 * 64));
-    REAL *copy = room.image;
+    NAME(furnish)(&room, s, memory);
+    REAL *copy = room.image; /* `show_image` may take another */
     for (int column = 0; column < 3 * (room.stride + LANES); column++)
         room.columns[column] = column < s->width ? (REAL)column : (REAL)1e15;
     const int step = SUMS[s->job];
     for (int64_t item; (item = TAKE_NEXT(&s->next)) < s->views * BANDS;) {
         const int64_t view = item / BANDS;
         REAL *sums = (REAL *)s->sums + item * s->vertices * step;
-        memset(sums, 0, (size_t)s->vertices * step * sizeof(REAL));
+        for (int64_t k = 0; k < s->vertices * step; k++) sums[k] = 0;
         s->losses[item] = 0;
         if (room.view != view) NAME(enter_view)(&room, s, view);
         NAME(band) band = NAME(plan_band)(&room, s, (int)(item % BANDS));
@@ -285,6 +286,22 @@ static void NAME(work)(scene *s, char *memory) {
         else if (s->job == BACKWARD) NAME(backward)(&room, s, view, band, sums);
         else NAME(products)(&room, s, view, band, sums, s->losses + item);
     }
+    ALLOW(memory, NAME(room_size)(s) - 64); /* the next call divides it differently */
+}
+
+/* Images without a pixel: the sums of every blob are 0, and there is nothing to lay out or to divide into bands. */
+static void NAME(leave_empty)(scene *s) {
+    const size_t step = (size_t)SUMS[s->job], size = (size_t)s->vertices * step;
+    for (int64_t item; (item = TAKE_NEXT(&s->next)) < s->views * BANDS;) {
+        REAL *sums = (REAL *)s->sums + item * size;
+        for (size_t k = 0; k < size; k++) sums[k] = 0;
+        s->losses[item] = 0;
+    }
+}
+
+static void NAME(work)(scene *s, char *memory) {
+    if (s->height == 0 || s->width == 0) NAME(leave_empty)(s);
+    else NAME(work_on_bands)(s, (char *)(((uintptr_t)memory + 63) / 64 * 64));
 }
 
 /* Adds the bands' sums, always in the same order, into the results. */
@@ -295,7 +312,7 @@ static void NAME(gather)(const scene *s) {
         const int64_t size = s->vertices * step;
         for (int64_t band = 1; band < BANDS; band++)
             for (int64_t k = 0; k < size; k++) total[k] += total[band * size + k];
-        if (s->job == BACKWARD) memcpy((REAL *)s->slope + view * size, total, size * sizeof(REAL));
+        for (int64_t k = 0; s->job == BACKWARD && k < size; k++) ((REAL *)s->slope)[view * size + k] = total[k];
         for (int64_t n = 0; s->job != BACKWARD && n < s->vertices; n++) {
             const int64_t blob = view * s->vertices + n;
             const REAL *sums = total + n * step;

@@ -83,49 +83,52 @@ typedef struct {
     NAME(radius) range;
 } NAME(room);
 
-static char *NAME(take)(char **from, size_t bytes) {
-    char *place = *from;
-    *from += (bytes + 63) / 64 * 64;
-    return place;
+/* The next part of a room that begins at `base` (NULL: it is only measured); `used` bytes are taken so far. */
+static void *NAME(take)(char *base, size_t *used, size_t bytes) {
+    const size_t at = *used, whole = (bytes + 63) / 64 * 64;
+    *used += whole + GAP;
+    if (!base) return NULL;
+    FORBID(base + at + bytes, whole + GAP - bytes);
+    return base + at;
 }
 
-/* Lays the room out from `from` on and returns where it ends; nothing there is touched. */
-static char *NAME(furnish)(NAME(room) *room, const scene *s, char *from) {
+/* Lays the room out and returns its size; nothing in it is touched. */
+static size_t NAME(furnish)(NAME(room) *room, const scene *s, char *base) {
+    size_t used = 0;
     int stride = (int)((s->width + LANES - 1) / LANES * LANES);
     size_t area = (size_t)s->height * stride, vertices = (size_t)s->vertices, reals = area * sizeof(REAL);
     size_t listed = (area + vertices * LANES) * sizeof(REAL);
     room->stride = stride;
-    room->columns = (REAL *)NAME(take)(&from, 3 * ((size_t)stride + LANES) * sizeof(REAL));
-    room->image = (REAL *)NAME(take)(&from, reals);
-    room->best = (REAL *)NAME(take)(&from, reals);
-    room->weight = (REAL *)NAME(take)(&from, reals);
-    room->pull = (REAL *)NAME(take)(&from, reals);
-    room->owner = (int32_t *)NAME(take)(&from, area * sizeof(int32_t));
-    room->blobs = (NAME(blob) *)NAME(take)(&from, vertices * sizeof(NAME(blob)));
-    room->row_left = (int32_t *)NAME(take)(&from, (size_t)s->height * sizeof(int32_t));
-    room->row_right = (int32_t *)NAME(take)(&from, (size_t)s->height * sizeof(int32_t));
-    room->across = (REAL *)NAME(take)(&from, 2 * ((size_t)stride + LANES) * sizeof(REAL));
-    room->first = (int32_t *)NAME(take)(&from, ((size_t)s->height + 16) * sizeof(int32_t));
-    room->count = (int32_t *)NAME(take)(&from, ((size_t)s->height + 16) * sizeof(int32_t));
-    room->y = (REAL *)NAME(take)(&from, reals + stride * sizeof(REAL));
-    room->cell = (int32_t *)NAME(take)(&from, (area + stride) * sizeof(int32_t));
-    room->where = (int32_t *)NAME(take)(&from, (area + stride) / LANES * sizeof(int32_t));
-    room->start = (int32_t *)NAME(take)(&from, (vertices + 1) * sizeof(int32_t));
-    room->column = (REAL *)NAME(take)(&from, listed);
-    room->row = (REAL *)NAME(take)(&from, listed);
-    room->first_weight = (REAL *)NAME(take)(&from, listed);
-    room->second_weight = (REAL *)NAME(take)(&from, listed);
-    room->table = (REAL *)NAME(take)(&from, 4 * (TABLE_CELLS + 1) * sizeof(REAL));
-    room->work = (double *)NAME(take)(&from, ((size_t)s->height + 1) * sizeof(double));
-    room->pixels = (struct NAME(pixels) *)NAME(take)(&from, CHUNK * 6 * LANES * sizeof(REAL));
+    room->columns = (REAL *)NAME(take)(base, &used, 3 * ((size_t)stride + LANES) * sizeof(REAL));
+    room->image = (REAL *)NAME(take)(base, &used, reals);
+    room->best = (REAL *)NAME(take)(base, &used, reals);
+    room->weight = (REAL *)NAME(take)(base, &used, reals);
+    room->pull = (REAL *)NAME(take)(base, &used, reals);
+    room->owner = (int32_t *)NAME(take)(base, &used, area * sizeof(int32_t));
+    room->blobs = (NAME(blob) *)NAME(take)(base, &used, vertices * sizeof(NAME(blob)));
+    room->row_left = (int32_t *)NAME(take)(base, &used, (size_t)s->height * sizeof(int32_t));
+    room->row_right = (int32_t *)NAME(take)(base, &used, (size_t)s->height * sizeof(int32_t));
+    room->across = (REAL *)NAME(take)(base, &used, 2 * ((size_t)stride + LANES) * sizeof(REAL));
+    room->first = (int32_t *)NAME(take)(base, &used, ((size_t)s->height + 16) * sizeof(int32_t));
+    room->count = (int32_t *)NAME(take)(base, &used, ((size_t)s->height + 16) * sizeof(int32_t));
+    room->y = (REAL *)NAME(take)(base, &used, reals + stride * sizeof(REAL));
+    room->cell = (int32_t *)NAME(take)(base, &used, (area + stride) * sizeof(int32_t));
+    room->where = (int32_t *)NAME(take)(base, &used, (area + stride) / LANES * sizeof(int32_t));
+    room->start = (int32_t *)NAME(take)(base, &used, (vertices + 1) * sizeof(int32_t));
+    room->column = (REAL *)NAME(take)(base, &used, listed);
+    room->row = (REAL *)NAME(take)(base, &used, listed);
+    room->first_weight = (REAL *)NAME(take)(base, &used, listed);
+    room->second_weight = (REAL *)NAME(take)(base, &used, listed);
+    room->table = (REAL *)NAME(take)(base, &used, 4 * (TABLE_CELLS + 1) * sizeof(REAL));
+    room->work = (double *)NAME(take)(base, &used, ((size_t)s->height + 1) * sizeof(double));
+    room->pixels = (struct NAME(pixels) *)NAME(take)(base, &used, CHUNK * 6 * LANES * sizeof(REAL));
     room->view = -1;
-    return from;
+    return used;
 }
 
 static size_t NAME(room_size)(const scene *s) {
     NAME(room) room;
-    static char nothing[1];
-    return (size_t)(NAME(furnish)(&room, s, nothing) - nothing) + 64;
+    return NAME(furnish)(&room, s, NULL) + 64;
 }
 
 /* ---- the windows ---- */
@@ -281,6 +284,9 @@ static void NAME(plan_view)(NAME(room) *room, const scene *s) {
     for (int row = 0; row < height; row++) work[row] = before += work[row] + 0.3 * s->width; /* the pixels' own part */
 }
 
+/* The image's column at or nearest to a place, which may be anywhere: blobs can be far larger than images. */
+INLINE int NAME(column_of)(double place, int width) { return (int)fmin(fmax(place, 0), (double)width - 1); }
+
 /* Splits the view into bands of about equal work and finds what blobs reach in this one. */
 static NAME(band) NAME(plan_band)(NAME(room) *room, const scene *s, int band) {
     const int height = (int)s->height, width = (int)s->width;
@@ -294,7 +300,7 @@ static NAME(band) NAME(plan_band)(NAME(room) *room, const scene *s, int band) {
         const NAME(blob) *blob = room->blobs + n;
         int low = blob->top > b.top ? blob->top : b.top, high = blob->bottom < b.bottom ? blob->bottom + 1 : b.bottom;
         if (low >= high) continue;
-        int left = (int)fmax(blob->u - blob->reach, 0), right = (int)fmin(blob->u + blob->reach, width - 1) + 1;
+        int left = NAME(column_of)(blob->u - blob->reach, width), right = NAME(column_of)(blob->u + blob->reach, width) + 1;
         b.low = low < b.low ? low : b.low;
         b.high = high > b.high ? high : b.high;
         b.left = left < b.left ? left : b.left;

@@ -6,11 +6,11 @@ import ctypes
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 import torch
 
+from midline3d.native import open_library
 from midline3d.rendering.contract import Blobs, Objective, Products, Rendering
 from midline3d.shapes import Float, Int, Tensor
 
@@ -119,6 +119,9 @@ class Compiled:
         """Everybody takes bands of rows from the scene until none is left, this thread too."""
         library, most = self._library, self._widest
         size = library.midline3d_room(scene, doubles, most)
+        if size < 0:
+            sizes = f"{scene.views} views of {scene.height} x {scene.width} px with {scene.vertices} blobs each"
+            raise ValueError(f"{sizes} are more than the compiled renderer takes")
 
         def work() -> None:
             library.midline3d_work(scene, _room("work", size), doubles, most)
@@ -167,14 +170,10 @@ def _pool(hands: int) -> ThreadPoolExecutor:
 @cache
 def _library() -> ctypes.CDLL:
     """The library that was built with the package; OSError where there is none."""
-    spec = PathFinder.find_spec(f"{__package__}._kernel", [str(Path(__file__).parent)])
-    if spec is None or spec.origin is None:
-        raise OSError("the compiled renderer was not built with this installation")
-    library = ctypes.CDLL(spec.origin)
+    library = open_library(Path(__file__).parent, "_kernel", [_Scene])
     scene, whole, flag = ctypes.POINTER(_Scene), ctypes.c_int64, ctypes.c_int
     for name, result, arguments in (
         ("bands", whole, []),
-        ("scene_size", whole, []),
         ("version", ctypes.c_char_p, [flag, flag]),
         ("room", whole, [scene, flag, flag]),
         ("work", None, [scene, ctypes.c_void_p, flag, flag]),
@@ -182,6 +181,12 @@ def _library() -> ctypes.CDLL:
     ):
         function = getattr(library, f"midline3d_{name}")
         function.restype, function.argtypes = result, arguments
-    if library.midline3d_scene_size() != ctypes.sizeof(_Scene):
-        raise OSError("the compiled renderer is of another version of midline3d: install the package again")
     return library
+
+
+def versions() -> list[str]:
+    """Instruction sets that the library has for this processor, the plainest first; OSError where there is none."""
+    library, names = _library(), list[str]()
+    while (name := library.midline3d_version(0, len(names)).decode()) not in names:
+        names.append(name)
+    return names

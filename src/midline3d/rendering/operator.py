@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from midline3d.native import REMEDY
 from midline3d.rendering.contract import Blobs, Body, Objective, Products, Rendering
 from midline3d.rendering.cpu import Compiled
 from midline3d.rendering.windows import Windows
@@ -29,8 +30,7 @@ def select_body(device: str) -> Body:
             return Compiled()
         except OSError as missing:
             warnings.warn(
-                f"the CPU renders in plain torch, many times slower: {missing} "
-                "(install a C compiler, then: pip install --force-reinstall --no-deps midline3d)",
+                f"the CPU renders in plain torch, many times slower: {missing} ({REMEDY})",
                 stacklevel=2,
             )
     return Windows()
