@@ -62,6 +62,11 @@ class StoredFrames:
         found: NDArray[np.bool_] = self._small["status"] != PENDING
         return found
 
+    @property
+    def names(self) -> set[str]:
+        """Variables that do not run along the body."""
+        return set(self._small)
+
     def refresh(self) -> bool:
         """Takes in what was written since; says whether anything was."""
         with self._lock:

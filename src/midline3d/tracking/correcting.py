@@ -18,7 +18,7 @@ from midline3d.errors import InputError
 from midline3d.fitting.pins import BODY, Pins, distance, pin_energy
 from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
 from midline3d.state import FrameState, merged, where
-from midline3d.store import FrameResult, Pin, StoredFrames
+from midline3d.store import Edit, EditLog, FrameResult, Pin, StoredFrames, edit_of
 from midline3d.tracking.checkpoint import recorded
 from midline3d.tracking.clip import LOOKS, Clip, clip_beside, kept_body, stored_states
 from midline3d.tracking.evidence import evidence
@@ -241,3 +241,39 @@ def _apart(made: Corrected, shown: NDArray[np.floating]) -> float:
     """Mean distance of the keypoints of two midlines in all views, px; NaN where the other is none."""
     assert made.record.projection is not None
     return float(np.linalg.norm(made.record.projection - shown, axis=-1).mean())
+
+
+def fit_again(folder: Path) -> int:
+    """Fits frames to the pins that were set on an earlier run of the recording; returns how many edits were done again.
+
+    What comes of it is laid over this run's frames as it was over those of the earlier one.
+    """
+    log = EditLog(folder)
+    if not log.path.exists():
+        return 0
+    frames = StoredFrames(folder)
+    due = frames.overlay.unmade()
+    bench = Bench(frames) if due else None
+    for edit in due:
+        assert bench is not None
+        records = {made.frame: made.record for made in _made_again(bench, edit)}
+        log.append(edit_of("again", records, frames.manifest.run, of=edit.id), records or None)
+        frames.refresh()
+    frames.close()
+    return len(due)
+
+
+def _made_again(bench: Bench, edit: Edit) -> Iterator[Corrected]:
+    """The pinned frames of an edit, and those that it had reached from there."""
+    reached = set(edit.numbers)
+    for frame in sorted(edit.pinned):
+        try:
+            made = bench.refit(frame, [pin for pin in edit.pins if pin.frame == frame])
+        except InputError:
+            continue  # this run has no such frame, or nothing was located there
+        yield made
+        for way in (-1, 1):
+            for other in bench.follow(frame, made.state, way):
+                if other.frame not in reached or other.frame in edit.pinned:
+                    break
+                yield other
