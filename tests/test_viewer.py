@@ -290,6 +290,8 @@ def test_pages_from_elsewhere_are_refused(viewer: Viewer, headers: dict[str, str
     for refused in (viewer.get("/api/about", **headers), viewer.post("/api/undo", **headers)):
         assert refused.status == 403 and sentence in refused.json["error"]
     assert viewer.get("/api/about", Host="localhost:1234").status == 200, "through ssh -L the port is another"
+    assert viewer.get("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200, "a link may be followed"
+    assert viewer.get("/api/about", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 403
 
 
 def test_bad_requests_get_a_plain_answer(viewer: Viewer, capfd: pytest.CaptureFixture[str]) -> None:
@@ -341,7 +343,7 @@ def test_a_token_is_asked_for_where_others_can_reach_it(out: Path) -> None:
         welcome = viewer.get("/?token=secret")
         assert welcome.status == 303 and welcome.headers["location"] == "/"
         cookie = welcome.headers["set-cookie"]
-        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+        assert "HttpOnly" in cookie and "SameSite=Lax" in cookie
         assert viewer.get("/api/about", Cookie=cookie.split(";")[0]).status == 200
         assert viewer.get("/api/about", Cookie=cookie.split(";")[0] + "x").status == 403
         assert viewer.get("/api/about", Authorization="Bearer secret", Host="worms.example").status == 200

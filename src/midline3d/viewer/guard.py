@@ -60,7 +60,7 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
-            self._check_place(headers)
+            self._check_place(scope["path"], headers)
             if self._token and not self._known(scope, headers):
                 if _asked_token(scope) is not None and self._right(_asked_token(scope)):
                     await _welcome(send, self._cookie(headers), self._token)
@@ -74,7 +74,7 @@ class Guard:
         except RefusedError as refused:
             await _refuse(send, refused)
 
-    def _check_place(self, headers: dict[str, str]) -> None:
+    def _check_place(self, path: str, headers: dict[str, str]) -> None:
         host = headers.get("host", "")
         name = urlsplit(f"//{host}").hostname or ""
         if not self._token and not is_loopback(name):
@@ -82,7 +82,9 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             raise RefusedError(403, "this viewer answers its own page only")
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        # A link to the page itself may stand anywhere: in a mail, in a terminal that is a page.
+        followed = path == "/" and headers.get("sec-fetch-mode") == "navigate"
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none") and not followed:
             raise RefusedError(403, "this viewer answers its own page only")
 
     def _known(self, scope: Scope, headers: dict[str, str]) -> bool:
@@ -144,7 +146,8 @@ def _with_headers(send: Send) -> Send:
 
 async def _welcome(send: Send, cookie: str, token: str) -> None:
     """The token becomes a cookie, and leaves the address bar."""
-    kept = f"{cookie}={token}; Path=/; HttpOnly; SameSite=Strict"
+    # Lax, not Strict: who follows the link from another page must come in too. What changes something needs our origin.
+    kept = f"{cookie}={token}; Path=/; HttpOnly; SameSite=Lax"
     headers = [(b"location", b"/"), (b"set-cookie", kept.encode()), (b"content-length", b"0")]
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

@@ -132,7 +132,7 @@ class Session:
         try:
             bench = self.bench
         except (InputError, OSError, ValueError, KeyError) as fault:
-            return {"crops": None, "fault": str(fault), "centre": [0.0, 0.0, 0.0], "radius": []}
+            return {"crops": None, "fault": str(fault), "centre": [0.0, 0.0, 0.0], "radius": [], "length": None}
         clip, body = bench.clip, kept_body(self.frames.folder)
         place = torch.linspace(0, 1, self.frames.header.keypoints)
         width, _ = body.shape.profile(place, torch.zeros(2))
@@ -142,6 +142,7 @@ class Session:
             "fault": None,
             "centre": np.median(known, 0).tolist() if len(known) else [0.0, 0.0, 0.0],
             "radius": (RADIUS * float(body.sharp) * width).tolist(),
+            "length": float(body.length),
         }
 
     def _cameras(self) -> list[dict[str, Any]]:

@@ -53,18 +53,21 @@ class Kept {
   }
 }
 
+const MEMORY = 200e6; // bytes of strips that are kept
 const AT_ONCE = 3; // requests for strips on their way: while scrubbing only the last wanted matters
 
 export class Data {
   constructor(about) {
     this.about = about;
     this.count = about.frames.reduce((sum, [first, last]) => sum + last - first + 1, 0);
-    this.strips = new Kept(48, (bitmap) => bitmap.close?.());
+    const strip = 4 * about.strip.frames * about.cameras.length * (about.crops?.window ?? 1) ** 2;
+    this.strips = new Kept(Math.max(6, Math.min(48, Math.floor(MEMORY / strip))), (bitmap) => bitmap.close?.());
     this.curves = new Kept(64);
     this.pictures = new Kept(24, (bitmap) => bitmap.close?.());
     this.waiting = new Map();
     this.queue = [];
     this.version = "";
+    this.still = true; // whole pictures are asked for only where a frame stays for a moment
     this.words = null;
     this.series = new Map();
     this.changed = () => {};
@@ -178,7 +181,7 @@ export class Data {
   /** The whole picture of a frame in one camera; null until it is there. */
   picture(camera, place) {
     const key = `${camera}/${place}`, found = this.pictures.get(key);
-    if (found || this.waiting.has(`picture/${key}`)) return found || null;
+    if (found || !this.still || this.waiting.has(`picture/${key}`)) return found || null;
     this.waiting.set(`picture/${key}`, this.version);
     ask(`picture?camera=${camera}&frame=${this.number(place)}`)
       .then((answer) => answer.blob()).then(createImageBitmap)

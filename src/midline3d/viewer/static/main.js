@@ -151,8 +151,13 @@ class Page {
     this.inspect();
     this.corrections.show(place);
     this.data.ahead(this.views.look.layer, place, this.way, this.playing ? 2 : 1);
+    this.data.still = false;
     clearTimeout(this.later);
-    this.later = setTimeout(() => history.replaceState(null, "", `#frame=${number}`), 300);
+    this.later = setTimeout(() => {
+      this.data.still = true;
+      if (this.views.look.whole) this.draw();
+      history.replaceState(null, "", `#frame=${number}`);
+    }, 150);
   }
 
   /** Draws what is there of the frame; called again whenever something comes in. */
@@ -309,6 +314,7 @@ function matchDark() {
 document.documentElement.dataset.theme = localStorage.getItem("midline3d-theme") ?? (matchDark() ? "dark" : "light");
 try {
   const page = new Page(await askJson("about"));
+  window.midline3d = page; // to look into from the browser's console
   await page.start();
   document.body.dataset.ready = "yes";
 } catch (fault) {

@@ -6,6 +6,11 @@ const LEFT = 56, RIGHT = 6; // px of the charts' axes
 const SHOWN = ["loss", "confidence", "speed"]; // at first
 const BAND = { 1: "suspect", 2: "lost", 3: "unreadable" };
 
+/** A column as uPlot wants it: what is no number is null, and a gap. */
+function gaps(column) {
+  return column.some(Number.isNaN) ? Array.from(column, (value) => (Number.isNaN(value) ? null : value)) : column;
+}
+
 export class Plots {
   constructor(data, told) {
     this.data = data;
@@ -49,13 +54,18 @@ export class Plots {
       box.className = "chart";
       box.dataset.series = series.name;
       box.innerHTML = '<div class="title"></div><div class="playhead"></div>';
-      this.charts.set(series.name, { series, box, plot: null });
+      // The terms are so much smaller than their sum that they would flatten it: one click away.
+      const hidden = new Set(series.name === "loss" ? series.columns.keys() : []);
+      hidden.delete(0);
+      this.charts.set(series.name, { series, box, plot: null, hidden });
       const order = this.data.about.series.map((each) => each.name);
       const after = [...this.box.children].find((other) => order.indexOf(other.dataset.series) > order.indexOf(series.name));
       this.box.insertBefore(box, after ?? null);
       this.fill(series.name);
     }
     chip.classList.toggle("on", !there);
+    // Only the last chart has the axis of frames.
+    for (const name of this.charts.keys()) if (name !== series.name) this.fill(name);
     localStorage.setItem("midline3d-charts", JSON.stringify([...this.charts.keys()]));
     requestAnimationFrame(() => this.resize());
   }
@@ -65,22 +75,30 @@ export class Plots {
     const chart = this.charts.get(name);
     if (!chart || !columns) return;
     chart.plot?.destroy();
+    chart.box.classList.toggle("last", chart.box === this.box.lastElementChild);
     const palette = COLUMNS[isDark() ? "dark" : "light"], { series } = chart;
     const title = chart.box.querySelector(".title");
     title.replaceChildren(Object.assign(document.createElement("b"), { textContent: series.name + (series.unit ? ` (${series.unit})` : "") }));
     if (series.columns.length > 1) {
       series.columns.forEach((column, i) => {
-        const span = document.createElement("span"), dash = document.createElement("i");
+        const button = document.createElement("button"), dash = document.createElement("i");
         dash.style.background = palette[i % palette.length];
-        span.append(dash, column);
-        title.append(span);
+        button.append(dash, column);
+        button.title = `${column} on, off`;
+        button.classList.toggle("off", chart.hidden.has(i));
+        button.addEventListener("click", () => {
+          chart.hidden[chart.hidden.has(i) ? "delete" : "add"](i);
+          button.classList.toggle("off", chart.hidden.has(i));
+          chart.plot.setSeries(i + 1, { show: !chart.hidden.has(i) });
+        });
+        title.append(button);
       });
     }
-    chart.plot = new uPlot(this.options(chart, palette), [this.places, ...columns], chart.box);
+    chart.plot = new uPlot(this.options(chart, palette), [this.places, ...columns.map(gaps)], chart.box);
     this.heads();
   }
 
-  options({ series, box }, palette) {
+  options({ series, box, hidden }, palette) {
     const axis = { stroke: named("faint"), grid: { stroke: named("grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     return {
       width: Math.max(100, box.clientWidth), height: Math.max(60, box.clientHeight), padding: [6, RIGHT, 0, 0],
@@ -88,11 +106,11 @@ export class Plots {
       cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 5 }, sync: { key: "frames", setSeries: false } },
       scales: { x: { time: false, range: () => [this.window[0] - 0.5, this.window[1] - 0.5] } },
       axes: [
-        { ...axis, size: 18, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) && tick >= 0 && tick < this.data.count ? this.data.number(tick) : "")) },
+        { ...axis, size: (u) => (box === this.box.lastElementChild ? 18 : 0), show: true, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) && tick >= 0 && tick < this.data.count ? this.data.number(tick) : "")) },
         { ...axis, size: LEFT, space: 22 },
       ],
       series: [{}, ...series.columns.map((label, i) => ({
-        label, stroke: palette[i % palette.length], width: series.name === "loss" && i ? 1 : 1.5, spanGaps: false,
+        label, show: !hidden.has(i), stroke: palette[i % palette.length], width: series.name === "loss" && i ? 1 : 1.5, spanGaps: false,
         points: { show: (u) => (this.window[1] - this.window[0]) * 6 < u.bbox.width / devicePixelRatio, size: 4 },
       }))],
       hooks: {

@@ -60,7 +60,7 @@ class Tube {
   }
 }
 
-/** A word that faces the viewer, always of one size on the screen. */
+/** A word that faces the viewer, always of one size on the screen (see `draw`). */
 function word(text, colour) {
   const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
   [canvas.width, canvas.height] = [256, 64];
@@ -72,7 +72,6 @@ function word(text, colour) {
   const map = new THREE.CanvasTexture(canvas);
   map.colorSpace = THREE.SRGBColorSpace;
   const sprite = new THREE.Sprite(new THREE.SpriteMaterial({ map, depthTest: false, sizeAttenuation: false }));
-  sprite.scale.set(0.2, 0.05, 1);
   return sprite;
 }
 
@@ -98,9 +97,8 @@ export class Scene {
     this.ghost.mesh.visible = false;
     this.trail = new THREE.Line(new THREE.BufferGeometry(), new THREE.LineBasicMaterial({ vertexColors: true, transparent: true }));
     this.trail.frustumCulled = false;
-    this.head = word("head", "#ffd34e");
     this.stage = new THREE.Group();
-    this.scene.add(this.tube.mesh, this.ghost.mesh, this.trail, this.head, this.stage);
+    this.scene.add(this.tube.mesh, this.ghost.mesh, this.trail, this.stage);
     this.scene.add(new THREE.HemisphereLight(0xffffff, 0x556070, 1.6));
     this.sun = new THREE.DirectionalLight(0xffffff, 1.8);
     this.scene.add(this.sun);
@@ -135,12 +133,20 @@ export class Scene {
   renew() {
     if (!this.renderer) return;
     this.stage.clear();
-    const dark = isDark(), size = this.length, half = 1.3 * size;
+    const dark = isDark(), size = this.length, half = 0.75 * size;
     this.scene.background = new THREE.Color(dark ? 0x0a0d12 : 0xf6f7f9);
-    const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2].find((mm) => (2 * half) / mm <= 14) ?? 5;
+    const head = word("head", dark ? "#ffd34e" : "#a87400");
+    if (this.head) {
+      head.position.copy(this.head.position);
+      head.visible = this.head.visible;
+      this.scene.remove(this.head);
+    }
+    this.head = head;
+    this.scene.add(head);
+    const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2].find((mm) => (2 * half) / mm <= 12) ?? 5;
     const lines = Math.ceil(half / step), grid = new THREE.GridHelper(2 * lines * step, 2 * lines, dark ? 0x3a4554 : 0xaab2bf, dark ? 0x1f2732 : 0xd9dee6);
     grid.quaternion.setFromUnitVectors(new THREE.Vector3(0, 1, 0), this.up);
-    grid.position.copy(this.up).multiplyScalar(-0.75 * size);
+    grid.position.copy(this.up).multiplyScalar(-0.55 * size);
     this.stage.add(grid);
     document.getElementById("space-told").textContent = `grid ${step} mm`;
     for (const camera of this.data.about.cameras) if (camera.rotation) this.stage.add(this.cameraIcon(camera, size, dark));
@@ -149,11 +155,11 @@ export class Scene {
   /** Cameras stand a metre away: drawn on a sphere around the animal, looking the way they do. */
   cameraIcon(camera, size, dark) {
     const group = new THREE.Group(), [right, down, ahead] = camera.rotation.map((row) => new THREE.Vector3(...row).normalize());
-    const place = ahead.clone().multiplyScalar(-1.7 * size), w = 0.13 * size, deep = 0.2 * size;
+    const place = ahead.clone().multiplyScalar(-0.95 * size), w = 0.07 * size, deep = 0.13 * size;
     const corner = (x, y) => place.clone().addScaledVector(ahead, deep).addScaledVector(right, x * w).addScaledVector(down, y * w);
     const corners = [corner(-1, -1), corner(1, -1), corner(1, 1), corner(-1, 1)], points = [];
     for (let i = 0; i < 4; i++) points.push(place, corners[i], corners[i], corners[(i + 1) % 4]);
-    points.push(place.clone().addScaledVector(ahead, deep), place.clone().addScaledVector(ahead, 0.9 * size));
+    points.push(place.clone().addScaledVector(ahead, deep), place.clone().addScaledVector(ahead, 0.4 * size));
     const colour = dark ? 0x7f8da3 : 0x6b788c;
     const lines = new THREE.LineSegments(new THREE.BufferGeometry().setFromPoints(points), new THREE.LineBasicMaterial({ color: colour, transparent: true, opacity: 0.8 }));
     const label = word(camera.name, dark ? "#9fb0c8" : "#44506a");
@@ -261,7 +267,8 @@ export class Scene {
       this.camera.aspect = w / h;
       this.camera.updateProjectionMatrix();
     }
-    if (!this.distance) this.distance = this.length * (5.6 / Math.min(1, w / h));
+    if (!this.distance) this.distance = this.length * (3.7 / Math.min(1, w / h));
+    this.scene.traverse((thing) => thing.isSprite && thing.scale.set(52 / h, 13 / h, 1));
     const back = new THREE.Vector3(0, 0, 1).applyQuaternion(this.turn);
     const at = this.target.clone().add(this.shift);
     this.camera.position.copy(at).addScaledVector(back, this.distance);

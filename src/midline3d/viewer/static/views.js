@@ -11,6 +11,8 @@ export class Views {
     this.zoom = 1;
     this.pan = [0, 0]; // share of the view's width, the same in all of them
     this.place = 0;
+    // px that are shown at least: a stretched worm with some room about it; the crop has more.
+    this.reach = 1.12 * (data.about.length ?? Infinity) * (data.about.crops?.scale ?? 1);
     this.views = data.about.cameras.map((camera, index) => this.make(element, camera, index));
     element.style.gridTemplateColumns = `repeat(${Math.min(data.about.cameras.length, 4)}, minmax(0, 1fr))`;
     new ResizeObserver(() => this.draw()).observe(element);
@@ -114,7 +116,9 @@ export class Views {
     if (crops || this.look.whole) this.drawPicture(pen, view, origin, crops, at);
     const k = this.data.about.keypoints;
     const line = curve.projection.subarray(view.index * k * 2, (view.index + 1) * k * 2);
-    if (this.look.midline) this.drawMidline(pen, line, at, Boolean(this.draft));
+    // What is left over lies under the midline: there it is drawn faintly.
+    const faded = Boolean(this.draft) || ["residual", "difference"].includes(this.look.layer);
+    if (this.look.midline) this.drawMidline(pen, line, at, faded);
     if (this.draft) this.drawDraft(pen, this.draft.projection[view.index], at);
     if (this.epipolar) this.drawEpipolar(pen, view, at);
     for (const pin of this.pins ?? []) if (pin.camera === view.camera.name) this.drawPin(pen, pin, at);
@@ -126,7 +130,7 @@ export class Views {
   frame(view, origin, crops, w, h) {
     const size = view.camera.size ?? [512, 512], window = crops ? crops.w : Math.max(...size);
     const whole = this.look.whole || !crops || !Number.isFinite(origin[0]);
-    const scale = this.zoom * (whole ? Math.min(w / size[0], h / size[1]) : Math.min(w, h) / window);
+    const scale = this.zoom * (whole ? Math.min(w / size[0], h / size[1]) : Math.min(w, h) / Math.min(window, this.reach));
     const middle = whole ? [(size[0] - 1) / 2, (size[1] - 1) / 2] : origin.map((first) => first + (window - 1) / 2);
     return { scale, x: w / 2 - middle[0] * scale - this.pan[0] * w, y: h / 2 - middle[1] * scale - this.pan[1] * w };
   }
@@ -183,8 +187,8 @@ export class Views {
     pen.lineCap = pen.lineJoin = "round";
     pen.strokeStyle = "rgb(0 0 0 / .55)";
     pen.lineWidth = 4;
-    pen.stroke(this.path(line, at));
-    pen.lineWidth = 2;
+    if (!faded) pen.stroke(this.path(line, at));
+    pen.lineWidth = faded ? 1.2 : 2;
     for (let i = 0; i + 1 < count; i++) {
       pen.strokeStyle = css(along(i / (count - 1)));
       pen.beginPath();
