@@ -290,7 +290,9 @@ def test_pages_from_elsewhere_are_refused(viewer: Viewer, headers: dict[str, str
     for refused in (viewer.get("/api/about", **headers), viewer.post("/api/undo", **headers)):
         assert refused.status == 403 and sentence in refused.json["error"]
     assert viewer.get("/api/about", Host="localhost:1234").status == 200, "through ssh -L the port is another"
-    assert viewer.get("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200, "a link may be followed"
+    assert viewer.get("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200, (
+        "a link may be followed"
+    )
     assert viewer.get("/api/about", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 403
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from midline3d.synth import Plan, simulate
     from midline3d.tracking.clips import plan_clips, run_clip, stitch
     from midline3d.tracking.reconstruct import Job, reconstruct
+    from midline3d.viewer.serve import view
 
     __version__: str
 
@@ -50,6 +51,7 @@ _HOMES = {
     "save_calibration": "calibration",
     "simulate": "synth",
     "stitch": "tracking.clips",
+    "view": "viewer.serve",
 }
 
 _MODULES = ("kinematics", "midlines")
@@ -81,6 +83,7 @@ __all__ = [
     "save_calibration",
     "simulate",
     "stitch",
+    "view",
 ]
 
 

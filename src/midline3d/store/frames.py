@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.store.dataset import PENDING, blank, dataset_of
+from midline3d.store.edits import LOG
 from midline3d.store.manifest import MANIFEST, Manifest
 from midline3d.store.overlay import Overlay
 from midline3d.store.records import DIMENSIONS, Header
 from midline3d.store.result import FINAL, final_attributes
-from midline3d.store.segments import WORDS, Segment, fingerprint, segments_in
+from midline3d.store.segments import SEGMENTS, WORDS, Segment, fingerprint, segments_in
 
 if TYPE_CHECKING:
     import h5py
@@ -36,6 +37,7 @@ class StoredFrames:
             raise InputError(f"{self.folder} is no result: it has no {MANIFEST}; give the folder of a reconstruction")
         self._lock = threading.RLock()
         self._version: tuple[str, ...] = ()
+        self._seen: list[Any] = []
         self._final: h5py.File | None = None
         self._segments: dict[int, Segment] = {}
         self._small: dict[str, NDArray[Any]] = {}
@@ -70,21 +72,40 @@ class StoredFrames:
     def refresh(self) -> bool:
         """Takes in what was written since; says whether anything was."""
         with self._lock:
+            there = self._there()
+            if there == self._seen:
+                return False
             manifest = Manifest.read(self.folder)
-            segments = segments_in(self.folder, manifest.since)
-            overlay = Overlay(self.folder, manifest.run)
+            segments, run = segments_in(self.folder, manifest.since), manifest.run
+            overlay = Overlay(self.folder, run)
             found = fingerprint(segments)
             fresh = final_attributes(self.folder / FINAL).get("segments") == found
-            version = (manifest.run, found[:16], "final" if fresh else "growing", overlay.fingerprint)
+            version = (run, found[:16], "final" if fresh else "growing", overlay.fingerprint)
+            self._seen = there
             if version == self._version:
                 return False
             before, self._version = self._version, version
-            self.manifest, self.overlay = manifest, overlay
+            self.manifest, self.run, self.overlay = manifest, run, overlay
             if before[:1] != version[:1]:
                 self._begin()
             if before[:3] != version[:3]:
                 self._open(segments, fresh)
             return True
+
+    def _there(self) -> list[Any]:
+        """What lies in the folder, by names, times and sizes: cheap enough to be asked every second."""
+        found: list[Any] = []
+        for name in (MANIFEST, FINAL, LOG):
+            try:
+                about = (self.folder / name).stat()
+                found.append((about.st_mtime_ns, about.st_size, about.st_ino))
+            except OSError:
+                found.append(None)
+        try:
+            found.append(sorted(path.name for path in (self.folder / SEGMENTS).iterdir()))
+        except OSError:
+            found.append(None)
+        return found
 
     def small(self, names: Collection[str] | None = None) -> xr.Dataset:
         """Variables of all frames that do not run along the body, edits laid over them: these, else all there are."""
@@ -93,12 +114,15 @@ class StoredFrames:
             data = {name: self._small[name].copy() for name in chosen}
             return self.overlay.apply(dataset_of(self.header, self.header.frames, data))
 
-    def part(self, first: int, stop: int) -> xr.Dataset:
-        """Everything of the frames at places `first` to before `stop` of the result, edits laid over it."""
+    def part(self, first: int, stop: int, names: Collection[str] = LARGE) -> xr.Dataset:
+        """Everything of the frames at places `first` to before `stop` of the result, edits laid over it.
+
+        names: of the variables along the body, those that are wanted; the positions come anyway.
+        """
         with self._lock:
             frames = self.header.frames[first:stop]
             data = {name: values[first:stop].copy() for name, values in self._small.items()}
-            data |= self._along(first, stop)
+            data |= self._along(first, stop, {"position", *names} & LARGE)
             return self.overlay.apply(dataset_of(self.header, frames, data))
 
     def row(self, frame: int) -> int:
@@ -156,11 +180,11 @@ class StoredFrames:
                 self._small[name] = np.full(len(self._home), np.nan, np.float32)
             self._small[name][rows] = values[taken]
 
-    def _along(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
-        """The variables along the body of some frames."""
+    def _along(self, first: int, stop: int, names: Set[str]) -> dict[str, NDArray[Any]]:
+        """Variables along the body of some frames."""
         frames = self.header.frames[first:stop]
-        data = blank(self.header, frames, LARGE.__contains__)
-        data = {name: values for name, values in data.items() if name in LARGE}
+        data = blank(self.header, frames, names.__contains__)
+        data = {name: values for name, values in data.items() if name in names}
         if self._final is not None:
             for name in data.keys() & set(self._final):
                 values = self._final[name][first:stop]
@@ -169,7 +193,7 @@ class StoredFrames:
                 data[name] = values[..., 0] if name == "confidence" else values
             return data
         for number in sorted({int(home) for home in self._home[first:stop] if home}):
-            arrays = self._segments[number].read(self.folder, lambda name: name in LARGE or name == "frame")
+            arrays = self._segments[number].read(self.folder, lambda name: name in names or name == "frame")
             if arrays is None:
                 continue
             rows = [(self._rows.get(frame, -1) - first, row) for row, frame in enumerate(arrays["frame"].tolist())]

@@ -257,7 +257,7 @@ def fit_again(folder: Path) -> int:
     for edit in due:
         assert bench is not None
         records = {made.frame: made.record for made in _made_again(bench, edit)}
-        log.append(edit_of("again", records, frames.manifest.run, of=edit.id), records or None)
+        log.append(edit_of("again", records, frames.run, of=edit.id), records or None)
         frames.refresh()
     frames.close()
     return len(due)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -92,8 +93,11 @@ class Digest:
         while not self._stop:
             self._due.wait()
             self._due.clear()
+            began = time.monotonic()
             while not self._stop and self._once():
-                pass
+                # Half of the time is left to whoever is looking: reading is one at a time.
+                time.sleep(min(1.0, time.monotonic() - began))
+                began = time.monotonic()
 
     def _once(self) -> bool:
         """Digests the first block that is due; False where none is."""
@@ -103,7 +107,7 @@ class Digest:
         first = int(np.argmax(due)) // BLOCK * BLOCK
         stop = min(first + BLOCK, len(due))
         self.known[first:stop] |= due[first:stop]
-        self._fill(self._frames.part(first, stop), first, self.numbers)
+        self._fill(self._frames.part(first, stop, ("confidence", "curvature")), first, self.numbers)
         return True
 
     def _fill(self, part: xr.Dataset, first: int, numbers: Numbers) -> None:
@@ -124,7 +128,7 @@ class Digest:
         """(keypoint, 3) mm: the midline of the frame before a block."""
         if not first:
             return np.full(shape, np.nan)
-        part = self._frames.part(first - 1, first)
+        part = self._frames.part(first - 1, first, ())
         before: Array = part["position"].isel(individual=0, time=0).transpose("keypoint", "space").values
         return before
 

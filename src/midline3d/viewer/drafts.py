@@ -101,7 +101,7 @@ class Drafts:
         if draft is None:
             raise InputError("there is no correction to keep: set a pin first")
         frames = self._bench.frames
-        edit = edit_of("refit", draft.made, frames.manifest.run, pins=draft.pins)
+        edit = edit_of("refit", draft.made, frames.run, pins=draft.pins)
         return EditLog(frames.folder).append(edit, {frame: made.record for frame, made in draft.made.items()})
 
     def told(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def mark(frames: StoredFrames, kind: str, first: int, last: int) -> Edit:
     if kind not in ("swap", "bad", "accept"):
         raise InputError(f"a range of frames is marked as swap, bad or accept, not as '{kind[:40]}'")
     low, high = frames.row(min(first, last)), frames.row(max(first, last))
-    log, run = EditLog(frames.folder), frames.manifest.run
+    log, run = EditLog(frames.folder), frames.run
     if kind == "swap":
         ends = _exchanged(frames, low, high + 1)
         if not len(ends["frame"]):
@@ -159,7 +159,7 @@ def _exchanged(frames: StoredFrames, low: int, high: int) -> dict[str, NDArray[A
     """Where head and tail of every midline are once they have been exchanged."""
     numbers, ends = [], []
     for first in range(low, high, BLOCK):
-        part = frames.part(first, min(first + BLOCK, high))
+        part = frames.part(first, min(first + BLOCK, high), ())
         tips = part["position"].isel(individual=0, keypoint=[-1, 0]).transpose("time", "keypoint", "space").values
         found = np.isfinite(tips).all((1, 2))
         numbers.append(part["frame"].values[found])
@@ -174,7 +174,7 @@ def undo(frames: StoredFrames) -> Edit:
     last = last_undoable(log.read())
     if last is None:
         raise InputError("there is nothing to undo")
-    return log.append(edit_of("undo", last.numbers, frames.manifest.run, of=last.id))
+    return log.append(edit_of("undo", last.numbers, frames.run, of=last.id))
 
 
 def redo(frames: StoredFrames) -> Edit:
@@ -183,4 +183,4 @@ def redo(frames: StoredFrames) -> Edit:
     last = last_redoable(log.read())
     if last is None:
         raise InputError("there is nothing to redo")
-    return log.append(edit_of("undo", last.numbers, frames.manifest.run, of=last.id))
+    return log.append(edit_of("undo", last.numbers, frames.run, of=last.id))

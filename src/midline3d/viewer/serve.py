@@ -37,8 +37,18 @@ class Place:
         return Place(host, port, secrets.token_urlsafe(24) if token or not is_loopback(host) else "")
 
 
-def view(result: Path, place: Place, recording: Path | None, browser: bool, say: Callable[[str], None]) -> None:
-    """Serves a result until it is interrupted. say: is told where."""
+def view(
+    result: Path | str,
+    place: Place | None = None,
+    recording: Path | None = None,
+    browser: bool = True,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Shows a result in the browser, and lets it be corrected there, until it is interrupted.
+
+    place: where to listen, else this machine alone; recording: where it lies, if it was moved; say: is told where.
+    """
+    place = place or Place()
     try:
         import uvicorn
 
@@ -49,7 +59,7 @@ def view(result: Path, place: Place, recording: Path | None, browser: bool, say:
             raise
         raise InputError(f'the viewer needs {fault.name}: pip install "midline3d[view]"') from None
 
-    session = Session(result, recording)
+    session = Session(Path(result), recording)
     with listening(place) as door:
         port = door.getsockname()[1]
         link = f"http://{_named(place.host)}:{port}/" + (f"?token={place.token}" if place.token else "")
@@ -58,7 +68,7 @@ def view(result: Path, place: Place, recording: Path | None, browser: bool, say:
         if browser and has_screen():
             webbrowser.open(link)
         config = uvicorn.Config(
-            application(session, place.token), log_level="warning", timeout_graceful_shutdown=2, server_header=False
+            application(session, place.token), log_level="critical", timeout_graceful_shutdown=2, server_header=False
         )
         uvicorn.Server(config).run(sockets=[door])
 

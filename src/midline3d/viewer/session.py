@@ -45,6 +45,7 @@ class Session:
         self._bench: Bench | None = None
         self._strips: Strips | None = None
         self._drafts: Drafts | None = None
+        self._shown: tuple[Bench | None, dict[str, Any]] = (None, {})
 
     def start(self) -> None:
         self.digest.start()
@@ -61,11 +62,11 @@ class Session:
             if not now and time.monotonic() - self._looked < LOOKED:
                 return
             self._looked = time.monotonic()
-            before, run = self.frames.overlay.standing, self.frames.manifest.run
+            before, run = self.frames.overlay.standing, self.frames.run
             with suppress(InputError):  # being written anew: the next look sees it
                 if not self.frames.refresh():
                     return
-            if self.frames.manifest.run != run:
+            if self.frames.run != run:
                 self._bench = self._strips = self._drafts = None
                 self.digest.update(np.ones(len(self.frames.header.frames), np.bool_))
             else:
@@ -133,6 +134,11 @@ class Session:
             bench = self.bench
         except (InputError, OSError, ValueError, KeyError) as fault:
             return {"crops": None, "fault": str(fault), "centre": [0.0, 0.0, 0.0], "radius": [], "length": None}
+        if self._shown[0] is not bench:
+            self._shown = bench, self._body(bench)
+        return self._shown[1]
+
+    def _body(self, bench: Bench) -> dict[str, Any]:
         clip, body = bench.clip, kept_body(self.frames.folder)
         place = torch.linspace(0, 1, self.frames.header.keypoints)
         width, _ = body.shape.profile(place, torch.zeros(2))
@@ -203,8 +209,9 @@ class Session:
         told = self.frames.small([])
         codes = []
         for name, words in WORDS.items():
-            number = {word: index for index, word in enumerate(words)}
-            codes.append(np.array([number.get(str(word), 0) for word in told[name].values], np.uint8))
+            there, which = np.unique(told[name].values.astype(str), return_inverse=True)
+            number = np.array([words.index(word) if word in words else 0 for word in there.tolist()], np.uint8)
+            codes.append(number[which])
         numbers = self.digest.numbers
         codes.append((head_doubts(numbers) + 2 * seams(numbers)).astype(np.uint8))
         return b"".join(code.tobytes() for code in codes)
@@ -244,7 +251,7 @@ class Session:
         count = len(self.frames.header.frames)
         if not 0 <= first < count:
             raise InputError(f"strips begin at places 0 to {count - 1}, not at {first}")
-        part = self.frames.part(first, min(first + STRIP, count))
+        part = self.frames.part(first, min(first + STRIP, count), ("projection", "confidence"))
         position = part["position"].isel(individual=0).transpose("time", "keypoint", "space").values
         arrays = [
             position - np.array(self._crops()["centre"]),

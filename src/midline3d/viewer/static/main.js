@@ -85,8 +85,11 @@ class Page {
     $("run").classList.toggle("live", !complete);
     $("run").title = state.log;
     if (before && !this.data.about.crops && state.ready && !before.ready) return location.reload();
-    const fresh = before?.version !== state.version, digested = before?.digested !== state.digested;
+    // What is derived of a long recording comes bit by bit: taken in when there is a quarter more of it, and at the end.
+    const all = state.digested === state.done, more = state.digested > 1.25 * (this.digested ?? 0);
+    const fresh = before?.version !== state.version, digested = state.digested !== this.digested && (all || more);
     if (!fresh && !digested) return;
+    this.digested = state.digested;
     this.data.renew(state.version);
     if (!fresh) this.data.series.clear();
     await this.data.readWords();

@@ -117,8 +117,8 @@ export class Views {
     const k = this.data.about.keypoints;
     const line = curve.projection.subarray(view.index * k * 2, (view.index + 1) * k * 2);
     // What is left over lies under the midline: there it is drawn faintly.
-    const faded = Boolean(this.draft) || ["residual", "difference"].includes(this.look.layer);
-    if (this.look.midline) this.drawMidline(pen, line, at, faded);
+    const faint = ["residual", "difference"].includes(this.look.layer) ? 0.45 : this.draft ? 0.8 : 1;
+    if (this.look.midline) this.drawMidline(pen, line, at, faint);
     if (this.draft) this.drawDraft(pen, this.draft.projection[view.index], at);
     if (this.epipolar) this.drawEpipolar(pen, view, at);
     for (const pin of this.pins ?? []) if (pin.camera === view.camera.name) this.drawPin(pen, pin, at);
@@ -180,15 +180,15 @@ export class Views {
     return path;
   }
 
-  drawMidline(pen, line, at, faded) {
+  drawMidline(pen, line, at, alpha) {
     if (!Number.isFinite(line[0])) return;
     const count = line.length / 2;
-    pen.globalAlpha = faded ? 0.45 : 1;
+    pen.globalAlpha = alpha;
     pen.lineCap = pen.lineJoin = "round";
     pen.strokeStyle = "rgb(0 0 0 / .55)";
     pen.lineWidth = 4;
-    if (!faded) pen.stroke(this.path(line, at));
-    pen.lineWidth = faded ? 1.2 : 2;
+    if (alpha === 1) pen.stroke(this.path(line, at));
+    pen.lineWidth = alpha === 1 ? 2 : 1.4;
     for (let i = 0; i + 1 < count; i++) {
       pen.strokeStyle = css(along(i / (count - 1)));
       pen.beginPath();
