@@ -124,6 +124,17 @@ def test_a_result_that_grows_is_read_as_it_grows(tmp_path: Path) -> None:
     assert np.array_equal(frames.part(2, 3).position.values[0, ..., 0].T, record(30).position)
 
 
+def test_exchanged_twice_is_as_it_was(out: Path) -> None:
+    before = open_result(out)
+    swapped(out, [12, 13, 15])
+    swapped(out, [13])
+    found = open_result(out)
+    assert np.array_equal(found.position.values[2], before.position.values[2, :, ::-1])
+    assert np.array_equal(found.position.values[3], before.position.values[3])
+    assert np.array_equal(found.position.values[4], before.position.values[4])
+    assert np.array_equal(found.curvature.values[5], before.curvature.values[5, ::-1] * [1, -1])
+
+
 def test_undo_and_redo(out: Path) -> None:
     log, run = EditLog(out), run_of(out)
     bad, fine = log.append(edit_of("bad", [11], run)), log.append(edit_of("accept", [12], run))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ class Overlay:
 
     def __init__(self, folder: Path, run: str) -> None:
         """run: of the frames that they are laid over. What was fitted or accepted in another run does not apply."""
-        self._log, self._run = EditLog(folder), run
-        self.fingerprint = self._log.fingerprint()
-        self.edits = self._log.read()
+        log, self._run = EditLog(folder), run
+        # The frames of one edit are asked for part by part.
+        self._content = lru_cache(maxsize=32)(log.content)
+        self.fingerprint = log.fingerprint()
+        self.edits = log.read()
         self.standing = [edit for edit in standing(self.edits) if self._applies(edit)]
 
     def _applies(self, edit: Edit) -> bool:
@@ -70,11 +73,11 @@ class Overlay:
             edited[rows] = "accepted"
         elif edit.kind == "swap":
             found = rows[np.isin(dataset["status"].values[rows], ("ok", "suspect"))]
-            _turn(dataset, found, self._log.content(edit))
+            _turn(dataset, found, self._content(edit))
             edited[found] = "pinned"
         else:
             made = self._here(edit)
-            content = None if made is None else self._log.content(made)
+            content = None if made is None else self._content(made)
             if content is not None:
                 self._replace(edit, content, dataset)
 
@@ -114,16 +117,17 @@ def _blank(dataset: xr.Dataset, rows: Rows) -> None:
 def _turn(dataset: xr.Dataset, rows: Rows, ends: Mapping[str, NDArray[Any]] | None) -> None:
     """Exchanges head and tail where the head is not where it was told to be.
 
-    ends: `frame`, and `head` and `tail` (frame, 3) in mm as they were after the exchange. A new run of the recording
-    may have found the head by itself: then nothing is to be exchanged.
+    ends: `frame`, rising, and `head` and `tail` (frame, 3) in mm as they were after the exchange. A new run of the
+    recording may have found the head by itself: then nothing is to be exchanged.
     """
     if ends is None or "position" not in dataset or not len(rows):
         return
-    told = {int(frame): row for row, frame in enumerate(ends["frame"])}
-    rows = np.array([row for row in rows if int(dataset.frame.values[row]) in told], dtype=np.intp)
+    frames = dataset.frame.values[rows]
+    which = np.searchsorted(ends["frame"], frames).clip(max=len(ends["frame"]) - 1)
+    told = ends["frame"][which] == frames
+    rows, which = rows[told], which[told]
     if not len(rows):
         return
-    which = [told[int(frame)] for frame in dataset.frame.values[rows]]
     found = dataset["position"].isel(time=rows, individual=0).transpose("time", "keypoint", "space").values
     ways = [
         np.linalg.norm(found[:, first] - ends["head"][which], axis=-1)

@@ -8,6 +8,7 @@ const HINTS = {
   body: "Click where the body runs in any view.",
   busy: "Fitting …",
 };
+const NEAR = 6; // px of the screen within which a click means the pin that is there
 const $ = (id) => document.getElementById(id);
 
 export class Corrections {
@@ -52,12 +53,23 @@ export class Corrections {
     if (!this.part || this.busy) return;
     const place = this.told.place(), name = this.data.about.cameras[camera].name;
     if (this.pins.length && this.pins[0].place !== place) this.pins = [];
+    const near = NEAR / this.views.views[camera].at.scale;
+    const there = this.pins.findIndex((pin) => pin.camera === name && pin.part === this.part && Math.hypot(pin.u - u, pin.v - v) < near);
+    if (there >= 0) return this.unpin(there, place);
     // An end is in one place of a view: another click moves it.
     if (this.part !== "body") this.pins = this.pins.filter((pin) => pin.camera !== name || pin.part !== this.part);
     this.pins.push({ place, camera: name, u, v, part: this.part });
     this.showPins();
     this.follow(camera, u, v);
     await this.refit(place);
+  }
+
+  /** A pin that is clicked again goes. */
+  async unpin(index, place) {
+    this.pins.splice(index, 1);
+    this.showPins();
+    if (this.pins.length) await this.refit(place);
+    else await this.drop(true);
   }
 
   /** While pinning, the places that what is under the pointer can be at in the other views. */
@@ -191,8 +203,9 @@ export class Corrections {
     });
   }
 
-  async drop() {
-    if (!this.draft && !this.pins.length) {
+  /** anyway: not only what is there to be dropped. */
+  async drop(anyway = false) {
+    if (!this.draft && !this.pins.length && !anyway) {
       this.choose(null);
       return;
     }
