@@ -408,5 +408,7 @@ def test_doubts_and_seams() -> None:
     numbers.moved[:] = 0.01
     numbers.moved[4] = 0.9
     numbers.centroid[2] = np.nan
-    assert np.flatnonzero(digest.head_doubts(numbers)).tolist() == [4, 7]
+    assert np.flatnonzero(digest.head_doubts(numbers, np.ones(10))).tolist() == [4, 7]
+    unsure = np.array([0.9, 0.6, 0.6, 0.6, 0.9, 0.9, 0.9, 0.9, np.nan, 0.6])
+    assert np.flatnonzero(digest.head_doubts(numbers, unsure)).tolist() == [1, 4, 7, 9]
     assert np.flatnonzero(digest.seams(numbers)).tolist() == [3, 4]

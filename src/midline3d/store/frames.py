@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.store.dataset import PENDING, blank, dataset_of
+from midline3d.store.dataset import PENDING, blank, dataset_of, head_confidence
 from midline3d.store.edits import LOG
 from midline3d.store.manifest import MANIFEST, Manifest
 from midline3d.store.overlay import Overlay
@@ -82,10 +82,10 @@ class StoredFrames:
             fresh = final_attributes(self.folder / FINAL).get("segments") == found
             version = (run, found[:16], "final" if fresh else "growing", overlay.fingerprint)
             self._seen = there
+            self.manifest, self.run, self.overlay = manifest, run, overlay
             if version == self._version:
                 return False
             before, self._version = self._version, version
-            self.manifest, self.run, self.overlay = manifest, run, overlay
             if before[:1] != version[:1]:
                 self._begin()
             if before[:3] != version[:3]:
@@ -112,6 +112,8 @@ class StoredFrames:
         with self._lock:
             chosen = [name for name in self._small if names is None or name in names or name in WORDS]
             data = {name: self._small[name].copy() for name in chosen}
+            if names is None or "head_confidence" in names:
+                data |= self._head(0, len(self.header.frames))
             return self.overlay.apply(dataset_of(self.header, self.header.frames, data))
 
     def part(self, first: int, stop: int, names: Collection[str] = LARGE) -> xr.Dataset:
@@ -122,7 +124,7 @@ class StoredFrames:
         with self._lock:
             frames = self.header.frames[first:stop]
             data = {name: values[first:stop].copy() for name, values in self._small.items()}
-            data |= self._along(first, stop, {"position", *names} & LARGE)
+            data |= self._along(first, stop, {"position", *names} & LARGE) | self._head(first, stop)
             return self.overlay.apply(dataset_of(self.header, frames, data))
 
     def row(self, frame: int) -> int:
@@ -179,6 +181,12 @@ class StoredFrames:
             if name not in self._small:  # a term of the loss
                 self._small[name] = np.full(len(self._home), np.nan, np.float32)
             self._small[name][rows] = values[taken]
+
+    def _head(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
+        """How surely keypoint 0 is the head in some frames: by what the run has noted, which no segment holds."""
+        nowhere = ~np.isin(self._small["status"][first:stop].astype(str), ("ok", "suspect"))
+        told = head_confidence(self.header, self.header.frames[first:stop])
+        return {"head_confidence": np.where(nowhere, np.float32(np.nan), told)}
 
     def _along(self, first: int, stop: int, names: Set[str]) -> dict[str, NDArray[Any]]:
         """Variables along the body of some frames."""

@@ -24,6 +24,8 @@ FULL = 12.0
 """Curvature, per body length, at which the kymograph's colours end: two full circles over the body."""
 HEAD_DOUBT = 0.5
 """Mean confidence of the first sixteenth of the body under which the head is doubted."""
+UNSURE = 0.75
+"""Probability that keypoint 0 is the head under which that is doubted."""
 SEAM = 0.15
 """Body lengths that a midline may lie from the one before on average; more is a seam."""
 
@@ -170,15 +172,20 @@ def speed(centroid: Array, fps: float) -> Array:
     return found
 
 
-def head_doubts(numbers: Numbers) -> NDArray[np.bool_]:
-    """Frames whose head is hardly seen, or lies where the tail was in the frame before."""
+def head_doubts(numbers: Numbers, sure: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Frames whose head is hardly seen, or lies where the tail was in the frame before; and where a stretch begins in
+    which it is doubted which end it is.
+
+    sure: (frame,) probability that keypoint 0 is the head.
+    """
     ends = numbers.ends
     before = np.roll(ends, 1, axis=0)
     before[:1] = np.nan
     stayed = np.linalg.norm(ends - before, axis=-1).sum(-1)
     turned = np.linalg.norm(ends[:, ::-1] - before, axis=-1).sum(-1)
     with np.errstate(invalid="ignore"):
-        return (turned < stayed) | (numbers.confidence[:, 1] < HEAD_DOUBT)
+        unsure = sure < UNSURE
+        return (turned < stayed) | (numbers.confidence[:, 1] < HEAD_DOUBT) | (unsure & ~np.roll(unsure, 1))
 
 
 def seams(numbers: Numbers) -> NDArray[np.bool_]:

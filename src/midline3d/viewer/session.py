@@ -173,6 +173,7 @@ class Session:
         told: dict[str, tuple[list[str], str, str]] = {
             "loss": (["loss", *self._terms()], "", "what the fit has left over"),
             "confidence": (["body", "head", "tail"], "", "probability that the light drawn is there in all views"),
+            "head_confidence": (["head"], "", "probability that keypoint 0 is the head"),
             "explained": (views, "", "light that image and render have in common"),
             "length": (["length"], "mm", "length of the midline"),
             "speed": (["speed"], "mm/s", f"of the centroid, over {SMOOTHED} frames"),
@@ -206,14 +207,14 @@ class Session:
     def words(self) -> bytes:
         """A byte for every frame's status, then for every reason, for what people did, and for doubts: 1 the head, 2 a
         seam."""
-        told = self.frames.small([])
+        told = self.frames.small(["head_confidence"])
         codes = []
         for name, words in WORDS.items():
             there, which = np.unique(told[name].values.astype(str), return_inverse=True)
             number = np.array([words.index(word) if word in words else 0 for word in there.tolist()], np.uint8)
             codes.append(number[which])
-        numbers = self.digest.numbers
-        codes.append((head_doubts(numbers) + 2 * seams(numbers)).astype(np.uint8))
+        numbers, sure = self.digest.numbers, told["head_confidence"].values
+        codes.append((head_doubts(numbers, sure) + 2 * seams(numbers)).astype(np.uint8))
         return b"".join(code.tobytes() for code in codes)
 
     def series(self, name: str) -> bytes:

@@ -34,7 +34,7 @@ export class Plots {
     const chips = document.getElementById("chips"), kept = JSON.parse(localStorage.getItem("midline3d-charts") ?? "null");
     for (const series of this.data.about.series) {
       const chip = document.createElement("button");
-      chip.textContent = series.name;
+      chip.textContent = series.name.replace("_", " ");
       chip.title = series.meaning + (series.unit ? ` (${series.unit})` : "");
       chip.dataset.series = series.name;
       chip.addEventListener("click", () => this.toggle(series, chip));
@@ -78,7 +78,7 @@ export class Plots {
     chart.box.classList.toggle("last", chart.box === this.box.lastElementChild);
     const palette = COLUMNS[isDark() ? "dark" : "light"], { series } = chart;
     const title = chart.box.querySelector(".title");
-    title.replaceChildren(Object.assign(document.createElement("b"), { textContent: series.name + (series.unit ? ` (${series.unit})` : "") }));
+    title.replaceChildren(Object.assign(document.createElement("b"), { textContent: series.name.replace("_", " ") + (series.unit ? ` (${series.unit})` : "") }));
     if (series.columns.length > 1) {
       series.columns.forEach((column, i) => {
         const button = document.createElement("button"), dash = document.createElement("i");
