@@ -20,7 +20,7 @@ from midline3d.viewer.app import application
 from midline3d.viewer.serve import Place, listening
 from midline3d.viewer.session import Session
 
-SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5, steps=200, warm_up=120))
+SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5))
 
 
 def small_result(folder: Path, frames: int = 8) -> tuple[Path, Path]:
