@@ -113,6 +113,7 @@ def test_names_dimensions_and_attributes(tmp_path: Path) -> None:
         "sigma_across": ("time", "keypoint"),
         "sigma_along": ("time", "keypoint"),
         "source_frame": ("time", "camera"),
+        "head_confidence": ("time",),
     }
     for name, variable in found.variables.items():
         assert variable.attrs["units"] and variable.attrs["long_name"], name

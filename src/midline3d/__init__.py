@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from midline3d.synth import Plan
     from midline3d.tracking.clips import plan_clips, run_clip, stitch
     from midline3d.tracking.reconstruct import Job
+    from midline3d.viewer.serve import view
 
     __version__: str
 
@@ -56,6 +57,7 @@ _HOMES = {
     "save_calibration": "calibration",
     "simulate": "api",
     "stitch": "tracking.clips",
+    "view": "viewer.serve",
 }
 
 _MODULES = ("kinematics", "midlines")
@@ -91,6 +93,7 @@ __all__ = [
     "save_calibration",
     "simulate",
     "stitch",
+    "view",
 ]
 
 

@@ -157,7 +157,7 @@ def triangulate(cameras: Cameras, pixels: Float[Tensor, "batch camera 2"], steps
     The start is where the rays meet in the least-squares sense, which for nearly telecentric cameras is already
     good to a fraction of a pixel.
     """
-    rays, origins = _rays(cameras, pixels)
+    rays, origins = rays_through(cameras, pixels)
     across = torch.eye(3, dtype=rays.dtype, device=rays.device) - rays[..., None] * rays[..., None, :]
     points = torch.linalg.solve(across.sum(1), (across @ origins[..., None]).sum(1)).squeeze(-1)
     for _ in range(steps):
@@ -176,7 +176,7 @@ def shift_basis(cameras: Cameras) -> Float[Tensor, "camera 2 axis"]:
     """
     count = cameras.count
     # At a point on the axes' common centre: where it lies exactly does not matter for directions.
-    rays, origins = _rays(cameras, cameras.centre.expand(1, -1, -1))
+    rays, origins = rays_through(cameras, cameras.centre.expand(1, -1, -1))
     across = torch.eye(3, dtype=rays.dtype, device=rays.device) - rays[..., None] * rays[..., None, :]
     middle = torch.linalg.lstsq(across.sum(1), (across @ origins[..., None]).sum(1)).solution.squeeze(-1)
     moves = projection_jacobian(cameras, middle[:, None])[0, :, 0].flatten(0, 1)
@@ -191,7 +191,7 @@ def shift_basis(cameras: Cameras) -> Float[Tensor, "camera 2 axis"]:
     return complement.reshape(count, 2, 2 * count - 3)
 
 
-def _rays(
+def rays_through(
     cameras: Cameras, pixels: Float[Tensor, "batch camera 2"]
 ) -> tuple[Float[Tensor, "batch camera 3"], Float[Tensor, "batch camera 3"]]:
     """Unit directions and camera centres in the world, of the rays through the pixels."""

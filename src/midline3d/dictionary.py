@@ -30,6 +30,8 @@ ATTRIBUTES = {
     "device": "cpu or cuda",
     "segments": "fingerprint of the frames that the file was made from",
     "recording": "name of the recording",
+    "recording_path": "folder of the recording, where it lay when the run began",
+    "edits": "number of corrections that are laid over the frames (see `edited`); absent where there are none",
     "sources": "JSON: path of every camera's source, where it lay when the run began",
     "frame": "JSON: rotation (3 x 3), origin (mm) and source of the world that [frame] gives; positions in midline.nc "
     "are in the calibration's world, and x' = R (x - origin) is applied by export and kinematics",

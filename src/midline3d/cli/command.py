@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from midline3d.cli import cameras, demo, measures, products, recordings, results
+from midline3d.cli import cameras, demo, measures, products, recordings, results, view
 from midline3d.cli.terminal import complain, warn
 from midline3d.errors import InputError
 
@@ -27,6 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "simulate": recordings.simulate,
     "reconstruct": results.reconstruct,
     "info": results.info,
+    "view": view.view,
     "check": recordings.check,
     "calibrate": cameras.calibrate,
     "refine-cameras": cameras.refine_cameras,

@@ -11,6 +11,7 @@ from midline3d import compiled, curve, fused
 from midline3d.appearance import Look, Profile, optics
 from midline3d.cameras import project, scale
 from midline3d.fitting.normal import Basis, Layout, System, pixel_system
+from midline3d.fitting.pins import Pins, pin_energy, with_pins
 from midline3d.fitting.views import Views
 from midline3d.rendering import Objective, Products, products, render
 from midline3d.settings import SecondOrderSettings
@@ -37,6 +38,8 @@ class Problem:
     bounds: Bounds
     anchor: FrameState
     """What the temporal terms pull towards: the frame before."""
+    pins: Pins | None = None
+    """Places that the midline was told to run through."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -92,6 +95,9 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.objective)
     energy, terms, gradient = _energies(problem, state, pixels.loss)
     named = dict(zip(TERMS, terms.unbind(), strict=True))
+    if problem.pins is not None:
+        named["pins"] = pin_energy(problem.pins, problem.views.cameras, state)
+        energy = energy + named["pins"]
     return Evaluation(state, look, pixels, energy, named, gradient)
 
 
@@ -113,9 +119,11 @@ def _energies(
 
 
 def normal_equations(problem: Problem, at: Evaluation) -> System:
-    """H and g of the whole energy: pixels, curvature and temporal terms."""
-    system = pixel_system(at.products, at.state, at.look, problem.views.cameras, problem.basis, problem.layout)
-    weight = problem.weights.pixels
+    """H and g of the whole energy: pixels, curvature, temporal terms and pins."""
+    cameras, weight, sums = problem.views.cameras, problem.weights.pixels, at.products
+    if problem.pins is not None:
+        sums = with_pins(sums, problem.pins, cameras, at.state, weight)
+    system = pixel_system(sums, at.state, at.look, cameras, problem.basis, problem.layout)
     return System(
         torch.add(problem.prior_hessian, system.hessian, alpha=weight),
         torch.add(at.prior_gradient, system.gradient, alpha=weight),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from midline3d.store.dataset import PENDING
 from midline3d.store.difference import flat, span
 from midline3d.store.log import LOG
 from midline3d.store.manifest import MANIFEST, Manifest, ranges, runs
+from midline3d.store.overlay import Overlay
 from midline3d.store.records import STATUSES, Header
 from midline3d.store.result import FINAL, final_attributes
 from midline3d.store.segments import SEGMENTS, fingerprint, segments_in
@@ -172,6 +173,10 @@ def info(path: Path | str) -> About:
             found = _of_file(path / FINAL)
             return About(path, "damaged", found.frames, found.facts, found.changed, found.missing, tuple(faults))
     frames, broken = _frames(path, manifest)
+    if manifest is not None:
+        told = {name: getattr(frames, name) for name in ("status", "reason", "edited")}
+        words = Overlay(path, manifest.run).words(frames.number, told)
+        frames = replace(frames, status=words["status"], reason=words["reason"], edited=words["edited"])
     return _of_folder(path, manifest, frames, faults + broken)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ def assemble(folder: Path, header: Header, segments: Sequence[Segment], part: Pa
     part = part or Part(header.frames, fingerprint(segments))
     chosen = part.frames
     place = {frame: row for row, frame in enumerate(chosen)}
-    data = _blank(header, chosen)
+    data = blank(header, chosen)
     data |= {name: np.full(len(chosen), np.nan, np.float32) for name in sorted(part.terms)}
     for segment in segments:
         arrays = segment.read(folder)
@@ -103,8 +103,8 @@ def assemble(folder: Path, header: Header, segments: Sequence[Segment], part: Pa
             # A lost frame may replace a found one.
             data[name][rows] = arrays[name][taken] if name in arrays else np.nan
     nowhere = np.isnan(data["position"]).any((1, 2))
-    data["head_confidence"] = np.where(nowhere, np.float32(np.nan), _head_confidence(header, chosen))
-    return _dataset(header, chosen, data).assign_attrs(attributes_of(header, part.content))
+    data["head_confidence"] = np.where(nowhere, np.float32(np.nan), head_confidence(header, chosen))
+    return dataset_of(header, chosen, data).assign_attrs(attributes_of(header, part.content))
 
 
 def blocks(header: Header) -> Iterator[tuple[int, ...]]:
@@ -143,12 +143,15 @@ def _packing(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
     return packing
 
 
-def _blank(header: Header, frames: Sequence[int]) -> dict[str, NDArray[Any]]:
-    """What is known of frames that no segment holds."""
+def blank(
+    header: Header, frames: Sequence[int], wanted: Callable[[str], bool] = lambda name: True
+) -> dict[str, NDArray[Any]]:
+    """What is known of frames that no segment holds. wanted: tells by its name whether a variable is."""
     count, sizes = len(frames), header.sizes
     data: dict[str, NDArray[Any]] = {
         name: np.full((count, *(sizes[dim] for dim in dims)), np.nan, np.float64 if name == "position" else np.float32)
         for name, dims in DIMENSIONS.items()
+        if wanted(name)
     }
     data |= {name: np.full(count, "", object) for name in WORDS}
     data["status"][:], data["edited"][:] = PENDING, "automatic"
@@ -158,7 +161,7 @@ def _blank(header: Header, frames: Sequence[int]) -> dict[str, NDArray[Any]]:
     return data
 
 
-def _head_confidence(header: Header, frames: Sequence[int]) -> NDArray[np.float32]:
+def head_confidence(header: Header, frames: Sequence[int]) -> NDArray[np.float32]:
     """Of every frame, by the stretches that the run has noted; NaN elsewhere."""
     number, told = np.asarray(frames, np.int64), np.full(len(frames), np.nan, np.float32)
     for first, last, sure in json.loads(str(header.attributes.get(STRETCHES, "[]"))):
@@ -166,7 +169,8 @@ def _head_confidence(header: Header, frames: Sequence[int]) -> NDArray[np.float3
     return told
 
 
-def _dataset(header: Header, frames: Sequence[int], data: dict[str, NDArray[Any]]) -> xr.Dataset:
+def dataset_of(header: Header, frames: Sequence[int], data: dict[str, NDArray[Any]]) -> xr.Dataset:
+    """Arrays that lead with an axis of frames as a dataset, each variable with its unit and meaning."""
     variables: dict[str, tuple[Any, ...]] = {}
     for name, values in data.items():
         dims = ("time", "camera") if name == "source_frame" else ("time", *DIMENSIONS.get(name, ()))

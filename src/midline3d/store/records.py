@@ -28,6 +28,7 @@ Reason = Literal[
     "border",
     "outside",
     "no fit",
+    "marked bad",
 ]
 REASONS: dict[str, str] = {
     "": "nothing speaks against the frame",
@@ -43,14 +44,15 @@ REASONS: dict[str, str] = {
     "border": "the animal touches the border of its crop",
     "outside": "a part of the animal lies outside a camera's picture",
     "no fit": "no start led to a midline that fits the pictures",
+    "marked bad": "somebody looked at the frame and found the midline wrong",
 }
 """Why a frame has its status: every word there is, and what it means."""
 
 Edited = Literal["automatic", "pinned", "refitted", "accepted"]
 EDITS: dict[str, str] = {
     "automatic": "as the program found it",
-    "pinned": "some of it was put in its place by hand",
-    "refitted": "fitted again from what was put in its place by hand",
+    "pinned": "put in its place by hand: by pins, by exchanging head and tail, or by marking it bad",
+    "refitted": "fitted again from a neighbour that was put in its place by hand",
     "accepted": "looked at and found right",
 }
 """What people did to a frame."""

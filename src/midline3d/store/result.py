@@ -28,6 +28,7 @@ from midline3d.store.dataset import PENDING, Part, assemble, attributes_of, bloc
 from midline3d.store.difference import check_same_run
 from midline3d.store.kept import KEPT, read_kept, write_kept
 from midline3d.store.manifest import MANIFEST, Manifest
+from midline3d.store.overlay import Overlay
 from midline3d.store.records import FrameResult, Header
 from midline3d.store.segments import SEGMENTS, Segment, fingerprint, segments_in, unpack, write_segment
 
@@ -317,21 +318,29 @@ class Result:
 def open_result(path: Path | str) -> xr.Dataset:
     """A result, growing or complete, as one dataset in memory: `path` is its folder or its `midline.nc`.
 
-    Frames that are not done yet are NaN with the status "pending".
+    What people have corrected is in it (see `edited`). Frames that are not done yet are NaN with the status "pending".
     """
     path = Path(path)
     if path.is_file() and path.suffix == ".nc":
-        return load_final(path)
+        found, home = load_final(path), path.parent
+        if path.name != FINAL or not (home / MANIFEST).exists():
+            return found
+        return Overlay(home, Manifest.read(home).run).apply(found)
     if (path / MANIFEST).exists():
         manifest = Manifest.read(path)
-        segments = segments_in(path, manifest.since)
-        if final_attributes(path / FINAL).get("segments") == fingerprint(segments):
-            with suppress(InputError):  # damaged: the segments are there
-                return load_final(path / FINAL)
-        return assemble(path, manifest.header, segments)
+        return Overlay(path, manifest.run).apply(found_frames(path, manifest))
     if (path / FINAL).exists():
         return load_final(path / FINAL)
     raise InputError(f"{path} is no result: it has neither {MANIFEST} nor {FINAL}; give the folder of a reconstruction")
+
+
+def found_frames(folder: Path, manifest: Manifest) -> xr.Dataset:
+    """A result as the program found it, without what people did to it."""
+    segments = segments_in(folder, manifest.since)
+    if final_attributes(folder / FINAL).get("segments") == fingerprint(segments):
+        with suppress(InputError):  # damaged: the segments are there
+            return load_final(folder / FINAL)
+    return assemble(folder, manifest.header, segments)
 
 
 def load_final(path: Path) -> xr.Dataset:

@@ -68,7 +68,7 @@ class Segment:
             content = (folder / SEGMENTS / self.name).read_bytes()
         except OSError:
             return None
-        return content if _checksum(content) == self.checksum else None
+        return content if checksum(content) == self.checksum else None
 
 
 def segments_in(folder: Path, since: int = 0) -> list[Segment]:
@@ -87,8 +87,8 @@ def write_segment(
     known: Mapping[str, Any] | None = None,
 ) -> Segment:
     """Brings frames to the disk. needed: bytes that the whole run will still want there; known: see `KNOWN`."""
-    content = _pack(records, known or {})
-    segment = Segment(number, _checksum(content))
+    content = pack(records, known or {})
+    segment = Segment(number, checksum(content))
     write_whole(folder / SEGMENTS / segment.name, content, needed)
     return segment
 
@@ -111,11 +111,12 @@ def unpack(arrays: Mapping[str, NDArray[Any]], row: int) -> FrameResult:
     return FrameResult(steps=int(arrays["steps"][row]), loss_terms=terms, **words, **numbers)
 
 
-def _checksum(content: bytes) -> str:
+def checksum(content: bytes) -> str:
+    """What a file's name says of its content."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _pack(records: Mapping[int, FrameResult], known: Mapping[str, Any]) -> bytes:
+def pack(records: Mapping[int, FrameResult], known: Mapping[str, Any]) -> bytes:
     """Frames as the content of one segment."""
     ordered = sorted(records.items())
     numbers = [record.arrays() for _, record in ordered]

@@ -172,7 +172,12 @@ def bounds_of(settings: CurveSettings, contrast: Float[Tensor, " camera"]) -> Bo
 
 def kept_clip(folder: Path, dataset: xr.Dataset) -> Clip:
     """The clip that a result was made of, from what lies beside it, its cameras as they were refined."""
-    settings = validated(Settings, tomllib.loads(dataset.attrs["settings"]), f"the settings of {folder}")
+    return clip_beside(folder, dataset.attrs["settings"])
+
+
+def clip_beside(folder: Path, resolved: str) -> Clip:
+    """The same, by the run's resolved settings (TOML)."""
+    settings = validated(Settings, tomllib.loads(resolved), f"the settings of {folder}")
     for name in ("crops", "calibration.json", "body.json"):
         if not (folder / name).exists():
             raise InputError(f"{folder} has no {name}, which is needed here; reconstruct into a new folder")

@@ -28,6 +28,7 @@ from midline3d.store import Header, Result, RunLog, info, locked, ranges
 from midline3d.tracking.begin import Beginning, Progress, begin
 from midline3d.tracking.checkpoint import BEGINNING, begun, kept_beginning
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.correcting import fit_again
 from midline3d.tracking.finding import found_afresh
 from midline3d.tracking.job import Job, Run, frames_of, header_of, opened
 from midline3d.tracking.repair import HEADS, Frames, Votes, asked, put_right
@@ -261,6 +262,9 @@ def concluded(run: Run) -> Path:
     """Writes midline.nc, and how it went into the log; the clips are gone then."""
     path = run.result.consolidate()
     shutil.rmtree(run.job.out / CLIPS, ignore_errors=True)
+    again = fit_again(run.job.out)
+    if again:
+        run.log.say(f"{again} corrections of an earlier run were fitted again to their pins")
     about = info(run.job.out)
     for line in (about.summary(), about.warning()):
         if line:

@@ -90,6 +90,8 @@ def header_of(job: Job, recording: Recording, frames: range) -> Header:
         version=release(),
         attributes={
             "recording": recording.name,
+            # For whole pictures in the viewer: where it lies is no part of what the run is.
+            "recording_path": str(recording.path.resolve()),
             "sources": json.dumps({view.name: str(view.source.path.resolve()) for view in recording.views}),
             "versions": versions(),
             **({} if recording.world is None else {ATTRIBUTE: _frame(recording)}),
