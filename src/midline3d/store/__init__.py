@@ -2,7 +2,7 @@
 
 from midline3d.store.about import About, info
 from midline3d.store.dataset import PENDING
-from midline3d.store.lock import locked
+from midline3d.store.lock import HeldError, locked
 from midline3d.store.log import RunLog
 from midline3d.store.manifest import ranges
 from midline3d.store.records import EDITS, REASONS, STATUSES, Edited, FrameResult, Header, Reason, Status
@@ -17,6 +17,7 @@ __all__ = [
     "Edited",
     "FrameResult",
     "Header",
+    "HeldError",
     "Reason",
     "Result",
     "RunLog",
