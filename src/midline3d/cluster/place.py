@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ ALLOWED = 1000
 matter of course (time limits, preemption), and a task that was killed goes on where it was."""
 GPU = {"GPU": 1}
 """What a worker has, and a task on a GPU takes, in dask's words."""
+SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
+"""Of addresses, as dask knows them."""
 CONNECTING = 15
 """Seconds to wait for the scheduler."""
 
@@ -83,9 +86,8 @@ def _quiet() -> Iterator[None]:
 def _client(scheduler: str) -> Iterator[Client]:
     from distributed import Client
 
-    given: dict[str, Any] = {"scheduler_file": scheduler} if Path(scheduler).is_file() else {"address": scheduler}
     try:
-        client = Client(**given, timeout=CONNECTING, set_as_default=False)
+        client = Client(_address(scheduler), timeout=CONNECTING, set_as_default=False)
     except (OSError, ValueError, TypeError, KeyError) as fault:
         text = " ".join(str(fault).split())[:200]
         raise InputError(
@@ -96,6 +98,19 @@ def _client(scheduler: str) -> Iterator[Client]:
         with suppress(Exception):  # a scheduler may refuse foreign code; killed tasks are then given again from here
             client.run_on_scheduler(_allow)
         yield client
+
+
+def _address(scheduler: str) -> str:
+    """Host and port at least: of other words dask makes a client that cannot be closed, of none a cluster."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+
+    if Path(scheduler).is_file():
+        scheduler = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
+    scheme, place = parse_address(scheduler)
+    host, port = parse_host_port(place)
+    if scheme not in SCHEMES or not host or not 0 < int(port) < 65536:
+        raise ValueError("no such address can be")
+    return scheduler
 
 
 def _allow(dask_scheduler: Any = None) -> None:

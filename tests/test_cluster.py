@@ -1,0 +1,366 @@
+"""Recordings on several workers: killed ones, failing recordings, the same values as on one machine."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import killing
+import pytest
+
+from midline3d import Job, Settings, open_result, reconstruct
+from midline3d.cluster.place import Place
+from midline3d.cluster.run import reconstruct_on_cluster
+from midline3d.errors import InputError
+from midline3d.settings import dump_settings
+from midline3d.store import info
+from midline3d.tracking.clips import plan_clips
+
+distributed = pytest.importorskip("distributed", reason='needs dask: pip install "midline3d[cluster]"')
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+
+from midline3d.cluster.crew import Crew, EndedError  # noqa: E402
+
+RUN = import_module("midline3d.cluster.run")
+SPANS = 3
+Say = Callable[[str, int, int], None]
+
+
+def settings() -> Settings:
+    quick = killing.settings()
+    return replace(quick, tracking=replace(quick.tracking, clip=10, overlap=3))
+
+
+def quiet(doing: str, done: int, total: int) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("film") / "worm"
+    killing.film(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def planned(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("planned") / "out"
+    assert len(plan_clips(Job(recording, out, settings()))) == SPANS
+    return out
+
+
+@pytest.fixture(scope="module")
+def alone(recording: Path, planned: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one machine makes of it."""
+    out = Path(shutil.copytree(planned, tmp_path_factory.mktemp("alone") / "out"))
+    reconstruct(Job(recording, out, settings()), quiet, 1)
+    return out
+
+
+@pytest.fixture
+def out(planned: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(planned, tmp_path / "out"))
+
+
+def children(process: int) -> list[int]:
+    """Processes that a process has started."""
+    found = Path(f"/proc/{process}/task/{process}/children")
+    return [int(number) for number in found.read_text().split()] if found.exists() else []
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A scheduler that somebody has started, with two workers whose nannies replace them when they die."""
+    file = tmp_path_factory.mktemp("dask") / "scheduler.json"
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
+    dask = [sys.executable, "-m", "dask"]
+    common = {"env": os.environ | {"PYTHONPATH": paths}, "stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    commands = [
+        [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
+        [*dask, "worker", "--nworkers", "2", "--nthreads", "1", "--no-dashboard", "--scheduler-file", str(file)],
+    ]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            started.append(subprocess.Popen(command, cwd=file.parent, **common))  # type: ignore[call-overload]
+        while not file.exists():
+            assert started[0].poll() is None, "the scheduler ended"
+            time.sleep(0.1)
+        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(2)
+        yield str(file)
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait(60)
+
+
+def workers_of(scheduler: str) -> list[int]:
+    """Process numbers of the workers that there are."""
+    with distributed.Client(scheduler_file=scheduler, set_as_default=False) as client:
+        return list(client.run(os.getpid).values())
+
+
+def test_killed_workers_do_not_stop_a_run(recording: Path, alone: Path, out: Path, scheduler: str) -> None:
+    """One worker after the other is killed, more of them than dask forgives; values are those of one machine."""
+    before = workers_of(scheduler)
+    enough = threading.Event()
+    killed: list[int] = []
+
+    def kill() -> None:
+        with distributed.Client(scheduler_file=scheduler, set_as_default=False) as client:
+            while not enough.wait(2.5):
+                busy = [worker for worker, keys in client.processing().items() if keys]
+                for worker in busy[:1]:
+                    number = client.run(os.getpid, workers=[worker], on_error="return")[worker]
+                    if isinstance(number, int) and len(killed) < 4 and number not in killed:
+                        os.kill(number, signal.SIGKILL)
+                        killed.append(number)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    try:
+        [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), quiet, "cpu")
+    finally:
+        enough.set()
+        killer.join()
+    assert outcome.fault is None and set(killed) & set(before)
+    assert killing.differences(alone, out) == {}
+    assert info(out).state == "complete" and not (out / "clips").exists()
+
+
+def test_a_recording_that_fails_has_its_row(recording: Path, out: Path, tmp_path: Path, scheduler: str) -> None:
+    """Faults before any task, in the plan, and in a clip; the other recording is done all the same."""
+    broken = Path(shutil.copytree(recording, tmp_path / "broken"))
+    (broken / "calibration.json").write_text("{}")
+    short = Path(shutil.copytree(recording, tmp_path / "short"))
+    jobs = {
+        "nowhere": Job(tmp_path / "nowhere", tmp_path / "a", settings()),
+        "broken": Job(broken, tmp_path / "b", settings()),
+        "another seed": Job(short, Path(shutil.copytree(out, tmp_path / "c")), settings(), seed=5),
+        "worm": Job(recording, out, settings()),
+    }
+    told: list[tuple[str, int, int]] = []
+    outcomes = reconstruct_on_cluster(jobs, Place(scheduler), lambda *what: told.append(what), "cpu")
+    faults = {outcome.name: outcome.fault for outcome in outcomes}
+    assert list(faults) == list(jobs), "in the order given"
+    assert "there is no such file" in (faults["nowhere"] or "") and "calibration.json" in (faults["broken"] or "")
+    assert "seed 0, not 5" in (faults["another seed"] or "") and faults["worm"] is None
+    assert not any(outcome.own for outcome in outcomes)
+    assert open_result(out).sizes["time"] == killing.FRAMES
+    assert {doing.split(",")[0] for doing, _, _ in told} <= {f"{n} of 4 recordings done" for n in range(5)}
+    assert max(done for _, done, _ in told) < killing.FRAMES * 2, "no frame is done before its recording is"
+
+
+def test_a_clip_that_dies_or_fails_again_and_again_is_given_up(
+    recording: Path, out: Path, tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clip whose folder cannot be made; the other clips are done, and taken over."""
+    (out / "clips").mkdir()
+    (out / "clips" / "0001").write_text("a file")
+    [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), quiet, "cpu")
+    assert outcome.fault is not None and "is a file, or lies in one" in outcome.fault and not outcome.own
+    found = open_result(out)
+    pending = found.frame.values[found.status.values == "pending"].tolist()
+    assert pending and len(pending) < killing.FRAMES and info(out).state == "growing"
+    (out / "clips" / "0001").unlink()
+    [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), quiet, "cpu")
+    assert outcome.fault is None and info(out).state == "complete"
+
+
+def command(recording: Path, out: Path, tmp_path: Path, *more: str) -> list[str]:
+    chosen = tmp_path / "quick.toml"
+    chosen.write_text(dump_settings(settings()))
+    run = [sys.executable, "-m", "midline3d", "cluster", str(recording), "-o", str(out), "--settings", str(chosen)]
+    return [*run, "--device", "cpu", *more]
+
+
+def test_interrupted_and_given_again(recording: Path, alone: Path, out: Path, tmp_path: Path, scheduler: str) -> None:
+    """Ctrl-C takes the tasks back at once, half-way through a clip, and the same command goes on there."""
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
+    given = command(recording, out, tmp_path, "--scheduler", scheduler, "--json")
+    environment = os.environ | {"PYTHONPATH": paths}
+    with subprocess.Popen(given, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as run:
+        while not list(out.glob("clips/*/segments/*.npz")):
+            assert run.poll() is None, "over before it began"
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        said, complaint = run.communicate(timeout=60)
+    assert run.returncode == 130 and said == "" and "Traceback" not in complaint
+    assert complaint.splitlines()[-1] == "midline3d: interrupted: the same command continues where this one stopped"
+    until = time.monotonic() + 30
+    while any(children(worker) for worker in workers_of(scheduler)):
+        assert time.monotonic() < until, "processes that nobody waits for have ended"
+        time.sleep(0.2)
+    before = {path: path.stat().st_mtime_ns for path in out.glob("clips/*/segments/*.npz")}
+    assert before
+    again = subprocess.run(given, capture_output=True, text=True, check=False, env=environment)
+    assert again.returncode == 0, again.stderr
+    [row] = json.loads(again.stdout)["recordings"]
+    assert row["frames"] == killing.FRAMES and row["name"] == "worm"
+    assert killing.differences(alone, out) == {}
+
+
+def test_a_task_killed_half_way_goes_on_from_its_segments(
+    recording: Path, alone: Path, out: Path, tmp_path: Path, scheduler: str
+) -> None:
+    """The segments that a killed worker has left are those that the next one goes on from."""
+    there: dict[Path, int] = {}
+    enough = threading.Event()
+
+    def kill() -> None:
+        while not enough.wait(0.02):
+            found = sorted(out.glob("clips/*/segments/*.npz"))
+            if found:
+                there.update({path: path.stat().st_ino for path in found})
+                for worker in workers:
+                    os.kill(worker, signal.SIGKILL)
+                return
+
+    workers = workers_of(scheduler)
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    seen: set[Path] = set()
+
+    def look(doing: str, done: int, total: int) -> None:
+        seen.update(path for path in there if path.exists() and path.stat().st_ino == there[path])
+
+    try:
+        [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), look, "cpu")
+    finally:
+        enough.set()
+        killer.join()
+    assert outcome.fault is None and there and seen == set(there), "none was written again"
+    assert killing.differences(alone, out) == {}
+
+
+def test_workers_of_this_machine(recording: Path, tmp_path: Path) -> None:
+    """Without a scheduler, by the command; a short recording, whole, from its plan on."""
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
+    given = command(recording, tmp_path / "out", tmp_path, "--workers", "1", "--frames", "9:21")
+    run = subprocess.run(given, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths})
+    assert run.returncode == 0, run.stderr
+    assert "1 recordings" in run.stdout and "12" in run.stdout and "distributed" not in run.stderr
+    whole = tmp_path / "alone"
+    reconstruct(Job(recording, whole, settings(), frames=(9, 21)), quiet)
+    assert killing.differences(whole, tmp_path / "out") == {}
+
+
+def test_what_cannot_be_reached_is_said(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = {"worm": Job(recording, tmp_path / "out", settings())}
+    monkeypatch.setattr("midline3d.cluster.place.CONNECTING", 0.3)
+    for address in ("tcp://127.0.0.1:1", "nothing like an address", "", str(recording / "recording.toml")):
+        with pytest.raises(InputError, match=r"--scheduler is '.*where none answers"):
+            reconstruct_on_cluster(jobs, Place(address), quiet, "cpu")
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r'pip install "midline3d\[cluster\]"'):
+        reconstruct_on_cluster(jobs, Place(), quiet, "cpu")
+
+
+def test_a_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crew without a worker: its tasks are plain lists of what a process says."""
+    ended: list[int] = []
+
+    class Stub:
+        def given(self, task: dict[str, Any]) -> Iterator[dict[str, Any]]:
+            yield from task["says"]
+
+        def status(self) -> int:
+            return -9
+
+        def end(self) -> None:
+            ended.append(id(self))
+
+    monkeypatch.setattr("midline3d.cluster.crew.Child", Stub)
+    crew = Crew("crew")
+    crew.setup(None)
+    answer = crew.do("one", {"says": [{"warning": "mind"}, {"doing": "x", "done": 1, "total": 2}, {"ended": [4]}]})
+    assert answer == {"ended": [4], "warnings": ["mind"]} and not ended
+    with pytest.raises(EndedError, match="status -9 on"):
+        crew.do("two", {"says": [{"doing": "x", "done": 1, "total": 2}]})
+    assert len(ended) == 1
+    assert crew.do("three", {"says": [{"fault": "no", "own": True}]})["fault"] == "no"
+    crew.teardown(None)
+    assert len(set(ended)) == 2, "the one that died, and the one that was kept"
+
+
+class Futureless:
+    """A scheduler that answers at once, with what the test wants."""
+
+    def __init__(self, answers: dict[str, list[Any]]) -> None:
+        self.status, self.scheduler, self.answers, self.asked = "running", None, answers, list[str]()
+
+    def register_plugin(self, plugin: object) -> None: ...
+
+    def unregister_worker_plugin(self, name: str) -> None: ...
+
+    def nthreads(self) -> dict[str, int]:
+        return {"worker": 1}
+
+    def submit(self, work: object, name: str, task: dict[str, Any], *, key: str, **more: Any) -> Any:
+        self.asked.append(f"{task['step']} {task['number']}")
+        answer = self.answers[self.asked[-1]].pop(0)
+
+        class Future:
+            def result(self) -> Any:
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+            def add_done_callback(self, call: Callable[[Any], None]) -> None:
+                call(self)
+
+        Future.key = key  # type: ignore[attr-defined]
+        return Future()
+
+
+def test_steps_that_come_to_no_end_are_given_again(recording: Path, tmp_path: Path) -> None:
+    killed = distributed.scheduler.KilledWorker("clip", None, 1000)
+    own = {"fault": "OSError: stale file handle", "own": True}
+    client = Futureless(
+        {
+            "plan 0": [EndedError("status -9"), {"ended": [20, 10]}],
+            "clip 0": [own, own, {"ended": []}],
+            "clip 1": [killed, killed, killed, killed, {"ended": []}],
+            "stitch 0": [{"ended": [], "warnings": []}],
+        }
+    )
+    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings()))
+    RUN.Course(client, [found], "cpu", quiet).run()  # type: ignore[arg-type]
+    assert found.outcome is not None and found.outcome.fault is None
+    assert sorted(client.asked) == sorted(["plan 0"] * 2 + ["clip 0"] * 3 + ["clip 1"] * 5 + ["stitch 0"])
+    assert client.asked[-1] == "stitch 0"
+
+
+def test_steps_that_always_fail_are_given_up(recording: Path, tmp_path: Path) -> None:
+    own = {"fault": "OSError: stale file handle", "own": True}
+    missing = {"fault": "clips are not complete: 0", "own": False}
+    client = Futureless(
+        {
+            "plan 0": [{"ended": [20, 10]}],
+            "clip 0": [EndedError("status -9 on node7")] * RUN.TRIES,
+            "clip 1": [own] * RUN.TRIES,
+            "stitch 0": [missing],
+        }
+    )
+    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings()))
+    RUN.Course(client, [found], "cpu", quiet).run()  # type: ignore[arg-type]
+    assert found.outcome is not None and "ended by the system 3 times" in (found.outcome.fault or "")
+    assert client.asked.count("clip 0") == client.asked.count("clip 1") == RUN.TRIES and client.asked[-1] == "stitch 0"
+
+
+def test_a_scheduler_that_is_gone_is_said(recording: Path, tmp_path: Path) -> None:
+    client = Futureless({"plan 0": [{"ended": []}]})
+    client.status = "closed"
+    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings()))
+    with pytest.raises(InputError, match="the scheduler is gone"):
+        RUN.Course(client, [found], "cpu", quiet).run()  # type: ignore[arg-type]
