@@ -60,9 +60,10 @@ submit_all() {
     echo "${#recordings[@]} recordings, $total tasks of clips; the table will be $log/table-${table}_0.txt"
 }
 
-# Back into the queue, when the time is nearly over; not for ever, lest a task that hangs does.
+# Back into the queue, when the time is nearly over; not for ever, lest a task that hangs does. By array and task: the
+# last task's own number is the whole array's.
 requeue() {
-    ((${SLURM_RESTART_COUNT:-0} < 100)) && scontrol requeue "$SLURM_JOB_ID"
+    ((${SLURM_RESTART_COUNT:-0} < 100)) && scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 }
 
 # Runs a step, and listens for the signal meanwhile.

@@ -91,7 +91,7 @@ def table(outcomes: list[Outcome]) -> Table:
     made.add_column("recording")
     for name in ("frames", *STATUSES, "head", "s"):
         made.add_column(name, justify="right")
-    made.add_column("result")
+    made.add_column("result", overflow="fold")
     for outcome in outcomes:
         told, spent = outcome.as_dict(), "-" if outcome.seconds is None else f"{outcome.seconds:.0f}"
         if outcome.fault is not None:
@@ -114,6 +114,5 @@ def looked_at(out: Path) -> Outcome:
         about = info(out)
     except InputError as fault:
         return Outcome(out.name, out, None, str(fault))
-    name = str(about.facts.get("recording", out.name))
     lacks = f"is {about.state}, and lacks {'; '.join((*about.faults, *about.missing))}"
-    return Outcome(name, out, None, None if about.state == "complete" else lacks)
+    return Outcome(out.name, out, None, None if about.state == "complete" else lacks)
