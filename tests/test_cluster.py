@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,27 +16,24 @@ from typing import Any
 import killing
 import pytest
 
-from midline3d import Job, Settings, open_result, reconstruct
+from midline3d import Job, open_result, reconstruct
 from midline3d.cluster.place import Place
 from midline3d.cluster.run import reconstruct_on_cluster
 from midline3d.errors import InputError
 from midline3d.settings import dump_settings
 from midline3d.store import info
-from midline3d.tracking.clips import plan_clips
+from midline3d.tracking.clips import groups_of, plan_clips
 
 distributed = pytest.importorskip("distributed", reason='needs dask: pip install "midline3d[cluster]"')
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
+from killing_workers import Killer, environment, pids, settings, started  # noqa: E402
+
 from midline3d.cluster.crew import Crew, EndedError  # noqa: E402
 
-RUN = import_module("midline3d.cluster.run")
+RUN, CLIPS = import_module("midline3d.cluster.run"), import_module("midline3d.tracking.clips")
 SPANS = 3
 Say = Callable[[str, int, int], None]
-
-
-def settings() -> Settings:
-    quick = killing.settings()
-    return replace(quick, tracking=replace(quick.tracking, clip=10, overlap=3))
 
 
 def quiet(doing: str, done: int, total: int) -> None:
@@ -54,7 +50,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def planned(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("planned") / "out"
-    assert len(plan_clips(Job(recording, out, settings()))) == SPANS
+    assert len(plan_clips(Job(recording, out, settings(10)))) == SPANS
     return out
 
 
@@ -62,7 +58,7 @@ def planned(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def alone(recording: Path, planned: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one machine makes of it."""
     out = Path(shutil.copytree(planned, tmp_path_factory.mktemp("alone") / "out"))
-    reconstruct(Job(recording, out, settings()), quiet, 1)
+    reconstruct(Job(recording, out, settings(10)), quiet, 1)
     return out
 
 
@@ -79,61 +75,23 @@ def children(process: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A scheduler that somebody has started, with two workers whose nannies replace them when they die."""
-    file = tmp_path_factory.mktemp("dask") / "scheduler.json"
-    paths = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
-    dask = [sys.executable, "-m", "dask"]
-    common = {"env": os.environ | {"PYTHONPATH": paths}, "stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    commands = [
-        [*dask, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
-        [*dask, "worker", "--nworkers", "2", "--nthreads", "1", "--no-dashboard", "--scheduler-file", str(file)],
-    ]
-    started: list[subprocess.Popen[bytes]] = []
-    try:
-        for command in commands:
-            started.append(subprocess.Popen(command, cwd=file.parent, **common))  # type: ignore[call-overload]
-        while not file.exists():
-            assert started[0].poll() is None, "the scheduler ended"
-            time.sleep(0.1)
-        with distributed.Client(scheduler_file=str(file), set_as_default=False) as client:
-            client.wait_for_workers(2)
-        yield str(file)
-    finally:
-        for process in reversed(started):
-            process.terminate()
-            process.wait(60)
+    """A scheduler that somebody has started, with two workers."""
+    with started(tmp_path_factory.mktemp("dask"), workers=2) as file:
+        yield file
 
 
 def workers_of(scheduler: str) -> list[int]:
     """Process numbers of the workers that there are."""
     with distributed.Client(scheduler_file=scheduler, set_as_default=False) as client:
-        return list(client.run(os.getpid).values())
+        return pids(client)
 
 
 def test_killed_workers_do_not_stop_a_run(recording: Path, alone: Path, out: Path, scheduler: str) -> None:
     """One worker after the other is killed, more of them than dask forgives; values are those of one machine."""
     before = workers_of(scheduler)
-    enough = threading.Event()
-    killed: list[int] = []
-
-    def kill() -> None:
-        with distributed.Client(scheduler_file=scheduler, set_as_default=False) as client:
-            while not enough.wait(2.5):
-                busy = [worker for worker, keys in client.processing().items() if keys]
-                for worker in busy[:1]:
-                    number = client.run(os.getpid, workers=[worker], on_error="return")[worker]
-                    if isinstance(number, int) and len(killed) < 4 and number not in killed:
-                        os.kill(number, signal.SIGKILL)
-                        killed.append(number)
-
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
-    try:
-        [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), quiet, "cpu")
-    finally:
-        enough.set()
-        killer.join()
-    assert outcome.fault is None and set(killed) & set(before)
+    with Killer(scheduler, every=2.5, most=4) as killer:
+        [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings(10))}, Place(scheduler), quiet, "cpu")
+    assert outcome.fault is None and set(killer.killed) & set(before)
     assert killing.differences(alone, out) == {}
     assert info(out).state == "complete" and not (out / "clips").exists()
 
@@ -144,10 +102,10 @@ def test_a_recording_that_fails_has_its_row(recording: Path, out: Path, tmp_path
     (broken / "calibration.json").write_text("{}")
     short = Path(shutil.copytree(recording, tmp_path / "short"))
     jobs = {
-        "nowhere": Job(tmp_path / "nowhere", tmp_path / "a", settings()),
-        "broken": Job(broken, tmp_path / "b", settings()),
-        "another seed": Job(short, Path(shutil.copytree(out, tmp_path / "c")), settings(), seed=5),
-        "worm": Job(recording, out, settings()),
+        "nowhere": Job(tmp_path / "nowhere", tmp_path / "a", settings(10)),
+        "broken": Job(broken, tmp_path / "b", settings(10)),
+        "another seed": Job(short, Path(shutil.copytree(out, tmp_path / "c")), settings(10), seed=5),
+        "worm": Job(recording, out, settings(10)),
     }
     told: list[tuple[str, int, int]] = []
     outcomes = reconstruct_on_cluster(jobs, Place(scheduler), lambda *what: told.append(what), "cpu")
@@ -167,29 +125,27 @@ def test_a_clip_that_dies_or_fails_again_and_again_is_given_up(
     """A clip whose folder cannot be made; the other clips are done, and taken over."""
     (out / "clips").mkdir()
     (out / "clips" / "0001").write_text("a file")
-    [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), quiet, "cpu")
+    [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings(10))}, Place(scheduler), quiet, "cpu")
     assert outcome.fault is not None and "is a file, or lies in one" in outcome.fault and not outcome.own
     found = open_result(out)
     pending = found.frame.values[found.status.values == "pending"].tolist()
     assert pending and len(pending) < killing.FRAMES and info(out).state == "growing"
     (out / "clips" / "0001").unlink()
-    [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), quiet, "cpu")
+    [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings(10))}, Place(scheduler), quiet, "cpu")
     assert outcome.fault is None and info(out).state == "complete"
 
 
 def command(recording: Path, out: Path, tmp_path: Path, *more: str) -> list[str]:
     chosen = tmp_path / "quick.toml"
-    chosen.write_text(dump_settings(settings()))
+    chosen.write_text(dump_settings(settings(10)))
     run = [sys.executable, "-m", "midline3d", "cluster", str(recording), "-o", str(out), "--settings", str(chosen)]
     return [*run, "--device", "cpu", *more]
 
 
 def test_interrupted_and_given_again(recording: Path, alone: Path, out: Path, tmp_path: Path, scheduler: str) -> None:
     """Ctrl-C takes the tasks back at once, half-way through a clip, and the same command goes on there."""
-    paths = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
     given = command(recording, out, tmp_path, "--scheduler", scheduler, "--json")
-    environment = os.environ | {"PYTHONPATH": paths}
-    with subprocess.Popen(given, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as run:
+    with subprocess.Popen(given, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as run:
         while not list(out.glob("clips/*/segments/*.npz")):
             assert run.poll() is None, "over before it began"
             time.sleep(0.05)
@@ -203,7 +159,7 @@ def test_interrupted_and_given_again(recording: Path, alone: Path, out: Path, tm
         time.sleep(0.2)
     before = {path: path.stat().st_mtime_ns for path in out.glob("clips/*/segments/*.npz")}
     assert before
-    again = subprocess.run(given, capture_output=True, text=True, check=False, env=environment)
+    again = subprocess.run(given, capture_output=True, text=True, check=False, env=environment())
     assert again.returncode == 0, again.stderr
     [row] = json.loads(again.stdout)["recordings"]
     assert row["frames"] == killing.FRAMES and row["name"] == "worm"
@@ -235,7 +191,7 @@ def test_a_task_killed_half_way_goes_on_from_its_segments(
         seen.update(path for path in there if path.exists() and path.stat().st_ino == there[path])
 
     try:
-        [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings())}, Place(scheduler), look, "cpu")
+        [outcome] = reconstruct_on_cluster({"worm": Job(recording, out, settings(10))}, Place(scheduler), look, "cpu")
     finally:
         enough.set()
         killer.join()
@@ -243,20 +199,36 @@ def test_a_task_killed_half_way_goes_on_from_its_segments(
     assert killing.differences(alone, out) == {}
 
 
+def test_groups_of_clips_find_the_same(
+    recording: Path, alone: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is one task on a GPU, but here: two clips in one, one in the other."""
+    monkeypatch.setattr(CLIPS, "groups_of", lambda count, device: [[0, 1], [2]])
+    job = Job(recording, out, settings(10))
+    told: list[tuple[int, int]] = []
+    for number in (1, 0):
+        CLIPS.run_group(job, number, lambda _, done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1] > told[0][1], "both clips of the group, to their ends"
+    with pytest.raises(InputError, match="there is no group 2: .* groups 0 to 1"):
+        CLIPS.run_group(job, 2)
+    CLIPS.stitch(job)
+    assert killing.differences(alone, out) == {}
+    assert groups_of(300, "cpu")[-1] == [299] and [len(each) for each in groups_of(300, "cuda")] == [128, 128, 44]
+
+
 def test_workers_of_this_machine(recording: Path, tmp_path: Path) -> None:
     """Without a scheduler, by the command; a short recording, whole, from its plan on."""
-    paths = os.pathsep.join([str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
     given = command(recording, tmp_path / "out", tmp_path, "--workers", "1", "--frames", "9:21")
-    run = subprocess.run(given, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": paths})
+    run = subprocess.run(given, capture_output=True, text=True, check=False, env=environment())
     assert run.returncode == 0, run.stderr
     assert "1 recordings" in run.stdout and "12" in run.stdout and "distributed" not in run.stderr
     whole = tmp_path / "alone"
-    reconstruct(Job(recording, whole, settings(), frames=(9, 21)), quiet)
+    reconstruct(Job(recording, whole, settings(10), frames=(9, 21)), quiet)
     assert killing.differences(whole, tmp_path / "out") == {}
 
 
 def test_what_cannot_be_reached_is_said(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = {"worm": Job(recording, tmp_path / "out", settings())}
+    jobs = {"worm": Job(recording, tmp_path / "out", settings(10))}
     monkeypatch.setattr("midline3d.cluster.place.CONNECTING", 0.3)
     for address in ("tcp://127.0.0.1:1", "nothing like an address", "", str(recording / "recording.toml")):
         with pytest.raises(InputError, match=r"--scheduler is '.*where none answers"):
@@ -334,7 +306,7 @@ def test_steps_that_come_to_no_end_are_given_again(recording: Path, tmp_path: Pa
             "stitch 0": [{"ended": [], "warnings": []}],
         }
     )
-    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings()))
+    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings(10)))
     RUN.Course(client, [found], "cpu", quiet).run()  # type: ignore[arg-type]
     assert found.outcome is not None and found.outcome.fault is None
     assert sorted(client.asked) == sorted(["plan 0"] * 2 + ["clip 0"] * 3 + ["clip 1"] * 5 + ["stitch 0"])
@@ -352,7 +324,7 @@ def test_steps_that_always_fail_are_given_up(recording: Path, tmp_path: Path) ->
             "stitch 0": [missing],
         }
     )
-    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings()))
+    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings(10)))
     RUN.Course(client, [found], "cpu", quiet).run()  # type: ignore[arg-type]
     assert found.outcome is not None and "ended by the system 3 times" in (found.outcome.fault or "")
     assert client.asked.count("clip 0") == client.asked.count("clip 1") == RUN.TRIES and client.asked[-1] == "stitch 0"
@@ -361,6 +333,6 @@ def test_steps_that_always_fail_are_given_up(recording: Path, tmp_path: Path) ->
 def test_a_scheduler_that_is_gone_is_said(recording: Path, tmp_path: Path) -> None:
     client = Futureless({"plan 0": [{"ended": []}]})
     client.status = "closed"
-    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings()))
+    found = RUN._looked_at("worm", Job(recording, tmp_path / "out", settings(10)))
     with pytest.raises(InputError, match="the scheduler is gone"):
         RUN.Course(client, [found], "cpu", quiet).run()  # type: ignore[arg-type]
