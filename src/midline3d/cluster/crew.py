@@ -1,7 +1,7 @@
 """On a worker's side: each task in a process of its own, so that it can be ended at any moment and harms no other.
 
-The worker itself stays free to answer the scheduler. Its processes end when it does, however it ends, and when the
-command that gave them their tasks is gone.
+The worker itself stays free to answer the scheduler, and imports little. Its processes end when it does, however it
+ends, and when the command that gave them their tasks is gone.
 """
 
 from __future__ import annotations
@@ -80,3 +80,8 @@ def work(name: str, task: dict[str, Any]) -> dict[str, Any]:
     crew = worker.plugins[name]
     assert isinstance(crew, Crew)
     return crew.do(worker.get_current_task(), task)
+
+
+def allow(failures: int, dask_scheduler: Any = None) -> None:
+    """On the scheduler's side: as many workers may die over a task as that, at least, before it is given up."""
+    dask_scheduler.allowed_failures = max(dask_scheduler.allowed_failures, failures)

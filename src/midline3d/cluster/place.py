@@ -86,6 +86,8 @@ def _quiet() -> Iterator[None]:
 def _client(scheduler: str) -> Iterator[Client]:
     from distributed import Client
 
+    from midline3d.cluster.crew import allow
+
     try:
         client = Client(_address(scheduler), timeout=CONNECTING, set_as_default=False)
     except (OSError, ValueError, TypeError, KeyError) as fault:
@@ -96,7 +98,7 @@ def _client(scheduler: str) -> Iterator[Client]:
         ) from None
     with client:
         with suppress(Exception):  # a scheduler may refuse foreign code; killed tasks are then given again from here
-            client.run_on_scheduler(_allow)
+            client.run_on_scheduler(allow, failures=ALLOWED)
         yield client
 
 
@@ -111,11 +113,6 @@ def _address(scheduler: str) -> str:
     if scheme not in SCHEMES or not host or not 0 < int(port) < 65536:
         raise ValueError("no such address can be")
     return scheduler
-
-
-def _allow(dask_scheduler: Any = None) -> None:
-    """On the scheduler: killed workers do not condemn their tasks."""
-    dask_scheduler.allowed_failures = max(dask_scheduler.allowed_failures, ALLOWED)
 
 
 @contextmanager
