@@ -223,6 +223,8 @@ def test_a_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     assert crew.do("three", {"says": [{"fault": "no", "own": True}]})["fault"] == "no"
     crew.teardown(None)
     assert len(set(ended)) == 2, "the one that died, and the one that was kept"
+    with pytest.raises(distributed.Reschedule):
+        crew.do("four", {"says": []})
 
 
 class Futureless:

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from distributed import Worker, WorkerPlugin, get_worker
+from distributed import Reschedule, Worker, WorkerPlugin, get_worker
 
 from midline3d.tracking.child import Child
 
@@ -35,10 +35,12 @@ class Crew(WorkerPlugin):
         self._idle: list[Child] = []
         self._busy: dict[Any, Child] = {}
         self._lock = threading.Lock()
+        self._leaving = False
 
     def teardown(self, worker: Worker) -> None:
         """Called on the worker, when it or the command has come to its end."""
         with self._lock:
+            self._leaving = True
             for child in [*self._idle, *self._busy.values()]:
                 child.end()
             self._idle.clear()
@@ -66,6 +68,8 @@ class Crew(WorkerPlugin):
                 self._idle.append(child)
         if not over:
             child.end()
+            if self._leaving:
+                raise Reschedule  # on another worker, without blame
             raise EndedError(f"status {child.status()} on {platform.node()}")
         return told | {"warnings": warned}
 

@@ -6,6 +6,7 @@ import queue
 import time
 import uuid
 import warnings
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ KILLS = 100
 """The same, where workers are killed over it: see `place.ALLOWED`, which a scheduler may refuse."""
 PRIORITY = {"plan": 0, "clip": 1, "stitch": 2}
 """What is nearest to its end goes first, so that results come one by one."""
+GONE = "the scheduler is gone; start it and its workers again, and the same command goes on where this one stopped"
 GLANCE = 1.0
 """Seconds between two looks at how many workers there are."""
 
@@ -83,6 +85,12 @@ class _Given:
     recording: _Recording
     step: Step
     attempt: int = 1
+    faults: int = 0
+    """Attempts that ended with a fault, or with the process, rather than with the worker."""
+
+    def blamed(self) -> _Given:
+        """Once more, after a fault."""
+        return replace(self, attempt=self.attempt + 1, faults=self.faults + 1)
 
 
 class Course:
@@ -107,6 +115,8 @@ class Course:
                 self._tell()
                 with suppress(queue.Empty):
                     self._taken(self._over.get(timeout=GLANCE))
+        except CancelledError as fault:  # dask's word for tasks that are lost with their scheduler
+            raise InputError(GONE) from fault
         finally:
             self._leave()
 
@@ -142,8 +152,8 @@ class Course:
             return
         for warning in told.get("warnings", ()):
             warnings.warn(f"{given.recording.name}: {warning}", stacklevel=2)
-        if "fault" in told and told["own"] and given.attempt < TRIES:
-            self._give(replace(given, attempt=given.attempt + 1))
+        if "fault" in told and told["own"] and given.faults < TRIES - 1:
+            self._give(given.blamed())
             return
         if "fault" in told:
             given.recording.blame(told["fault"], told["own"])
@@ -158,14 +168,16 @@ class Course:
         try:
             told: dict[str, Any] = future.result()
             return told
+        except CancelledError:
+            raise
         except KilledWorker as fault:
             if given.attempt < KILLS:
                 self._give(replace(given, attempt=given.attempt + 1))
                 return None
             return {"fault": f"workers die over it ({' '.join(str(fault).split())})", "own": False}
         except EndedError as fault:
-            if given.attempt < TRIES:
-                self._give(replace(given, attempt=given.attempt + 1))
+            if given.faults < TRIES - 1:
+                self._give(given.blamed())
                 return None
             ended = f"its process was ended by the system {TRIES} times ({fault}), as happens where memory runs out; "
             return {"fault": ended + "give workers fewer threads, and the same command again", "own": False}
@@ -190,14 +202,16 @@ class Course:
 
     def _tell(self) -> None:
         """The one line."""
-        if self._client.status != "running":
-            raise InputError(
-                "the scheduler is gone; start it and its workers again, and the same command goes on where this one was"
-            )
-        workers = len(self._client.nthreads())
+        try:
+            workers = len(self._client.nthreads()) if self._client.status == "running" else None
+            fit = workers and (self._device == "cpu" or has_gpus(self._client))
+        except OSError:
+            workers = None
+        if workers is None:
+            raise InputError(GONE)
         if not workers:
             _waiting(self._client, self._progress)
-        elif self._device != "cpu" and not has_gpus(self._client):
+        elif not fit:
             _waiting(self._client, self._progress, "workers with a GPU (--resources GPU=1)")
         else:
             ended = sum(recording.outcome is not None for recording in self._recordings)
