@@ -20,6 +20,7 @@ def test_make_commands() -> None:
 
 def test_commands_and_their_options() -> None:
     commands = {command.name or command.callback.__name__: command.callback for command in app.registered_commands}
+    commands |= {group.name: group.callback for group in app.registered_groups}
     assert set(re.findall(r"midline3d ([a-z-]+) ?", "\n".join(re.findall(r"`midline3d .*`", README)))) == set(commands)
     assert set(re.findall(r"^\| `midline3d ([a-z-]+)", README, re.M)) == set(commands)
 

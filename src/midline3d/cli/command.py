@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from midline3d.cli import cameras, demo, measures, products, recordings, results, view
+from midline3d.cli import cameras, cluster, demo, measures, products, recordings, results, view
 from midline3d.cli.terminal import complain, warn
 from midline3d.errors import InputError
 
@@ -41,6 +41,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 """By the name that users type, in the order in which help lists them."""
 for _name, _function in COMMANDS.items():
     app.command(_name)(_function)
+app.add_typer(cluster.app, name="cluster")
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from midline3d.errors import InputError
 
 if TYPE_CHECKING:
     from midline3d.tracking.job import Job
+    from midline3d.tracking.several import Outcome
 
 
 def reconstruct(
@@ -75,18 +76,20 @@ def reconstruct(
 
 def _several(recordings: list[Path], job: Job, frames: str | None, workers: int | None, as_json: bool) -> int:
     """Several recordings side by side, one table at the end; the status: 0 where all went well."""
-    from midline3d.tracking.several import each_in_its_folder, reconstruct_all, table
+    from midline3d.tracking.several import each_in_its_folder, reconstruct_all
 
     if job.crops is not None:
         raise InputError("--crops are those of one recording; leave it out where there are several")
-    jobs = each_in_its_folder(recordings, job)
-    if frames is not None:
-        frame_ends(frames)
-        for name, each in jobs.items():
-            with suppress(InputError):  # one that cannot be opened says so in its turn
-                jobs[name] = replace(each, frames=frame_range(frames, each.recording, job.shortest))
+    jobs = with_frames(each_in_its_folder(recordings, job), frames)
     with working("the same command continues where this one stopped") as tick:
         outcomes = reconstruct_all(jobs, tick, workers)
+    return told(outcomes, as_json)
+
+
+def told(outcomes: list[Outcome], as_json: bool) -> int:
+    """What became of several recordings: the table, then a sentence for each that failed; the status to end with."""
+    from midline3d.tracking.several import table
+
     if as_json:
         print_json({"recordings": [outcome.as_dict() for outcome in outcomes]})
     else:
@@ -95,6 +98,18 @@ def _several(recordings: list[Path], job: Job, frames: str | None, workers: int 
     for outcome in faults:
         complain(f"{outcome.name}: {outcome.fault}")
     return 0 if not faults else 1 if any(outcome.own for outcome in faults) else 2
+
+
+def with_frames(jobs: dict[str, Job], frames: str | None) -> dict[str, Job]:
+    """The jobs with the part that --frames asks for; a recording that cannot be opened says so in its turn."""
+    if frames is None:
+        return jobs
+    frame_ends(frames)
+    found = dict(jobs)
+    for name, job in jobs.items():
+        with suppress(InputError):
+            found[name] = replace(job, frames=frame_range(frames, job.recording, job.shortest))
+    return found
 
 
 def info(

@@ -4,7 +4,7 @@ from midline3d.store.about import About, info
 from midline3d.store.dataset import PENDING
 from midline3d.store.edits import Edit, EditLog, Pin, edit_of
 from midline3d.store.frames import StoredFrames
-from midline3d.store.lock import locked
+from midline3d.store.lock import HeldError, locked
 from midline3d.store.log import RunLog
 from midline3d.store.manifest import ranges
 from midline3d.store.overlay import Overlay
@@ -22,6 +22,7 @@ __all__ = [
     "Edited",
     "FrameResult",
     "Header",
+    "HeldError",
     "Overlay",
     "Pin",
     "Reason",

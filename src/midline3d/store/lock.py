@@ -18,6 +18,10 @@ _BEYOND = 1 << 20
 """The byte that is locked: Windows lets nobody read a locked one, and who holds the lock stands in the first ones."""
 
 
+class HeldError(InputError):
+    """Another process writes the folder: to be tried again later, unlike other complaints."""
+
+
 @contextmanager
 def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
     """Holds the folder, which is made if need be; refused where another process holds it, dead ones hold nothing.
@@ -35,7 +39,7 @@ def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
             time.sleep(0.1)
         if not held:
             holder = (file.read(200) or b"").decode(errors="replace").strip() or "another process"
-            raise InputError(
+            raise HeldError(
                 f"{folder} is being written by {holder}; wait until that has ended, or give another output folder"
             )
         with suppress(OSError):

@@ -78,6 +78,36 @@ def run_clip(job: Job, index: int, progress: Progress = silent) -> Path:
     return folder
 
 
+def run_group(job: Job, number: int, progress: Progress = silent) -> None:
+    """Follows the animal through a group of spans (see `groups_of`) in this process, on a GPU side by side.
+
+    Otherwise as `run_clip`, but that clips which another process holds are not waited for.
+    """
+    if Result.kept_in(job.out, RIGHT) is not None:
+        return
+    plan, done = _read_plan(job), dict[str, int]()
+    groups = groups_of(len(plan.spans), job.device)
+    if not 0 <= number < len(groups):
+        raise InputError(f"there is no group {number}: {job.out} was planned as groups 0 to {len(groups) - 1}")
+    total = sum(len(plan.spans[index].reach) for index in groups[number])
+
+    def step(index: str, so_far: int, _: int) -> None:
+        done[index] = so_far
+        progress("reconstructing", sum(done.values()), total)
+
+    with all_locked(job, groups[number]):
+        run_here(plan, job, groups[number], step)
+
+
+def groups_of(count: int, device: str) -> list[list[int]]:
+    """The clips of a recording as they run together: one by one on the CPU, many in the slots of a GPU.
+
+    Always the same ones: other batches round otherwise.
+    """
+    size = 1 if device == "cpu" else AT_ONCE
+    return [list(range(first, min(first + size, count))) for first in range(0, count, size)]
+
+
 def stitch(job: Job, progress: Progress = silent) -> Path:
     """Puts the clips together in `job.out` and returns the path of midline.nc.
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from midline3d.store import Result
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.clips import (
-    AT_ONCE,
     Plan,
     all_locked,
     concluded,
     finished,
+    groups_of,
     merged_in,
     planned,
     put_together,
@@ -84,7 +84,7 @@ def _side_by_side(run: Run, plan: Plan, workers: int) -> None:
 
 
 def _in_slots(run: Run, plan: Plan) -> None:
-    """A long one's clips in slots of one device, in groups that are always the same: other batches round otherwise."""
+    """A long one's clips in slots of one device."""
     total = len(run.prepared)
     done: dict[str, int] = {}
 
@@ -92,8 +92,7 @@ def _in_slots(run: Run, plan: Plan) -> None:
         done[index] = so_far
         run.progress("reconstructing", min(total, sum(done.values())), total)
 
-    for first in range(0, len(plan.spans), AT_ONCE):
-        group = list(range(first, min(first + AT_ONCE, len(plan.spans))))
+    for group in groups_of(len(plan.spans), run.job.device):
         missing = [index for index in group if not merged_in(run, plan, index)]
         done |= {str(index): len(plan.spans[index].own) for index in group if index not in missing}
         if not missing:

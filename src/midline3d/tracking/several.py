@@ -26,7 +26,8 @@ class Outcome:
     name: str
     out: Path
     """Folder of its result."""
-    seconds: float
+    seconds: float | None
+    """That it took; None where nobody has looked."""
     fault: str | None = None
     """Why it has none, in a sentence."""
     own: bool = False
@@ -90,18 +91,28 @@ def table(outcomes: list[Outcome]) -> Table:
     made.add_column("recording")
     for name in ("frames", *STATUSES, "head", "s"):
         made.add_column(name, justify="right")
-    made.add_column("result")
+    made.add_column("result", overflow="fold")
     for outcome in outcomes:
-        told = outcome.as_dict()
+        told, spent = outcome.as_dict(), "-" if outcome.seconds is None else f"{outcome.seconds:.0f}"
         if outcome.fault is not None:
-            made.add_row(outcome.name, *["-"] * (len(STATUSES) + 2), f"{outcome.seconds:.0f}", "failed, see below")
+            made.add_row(outcome.name, *["-"] * (len(STATUSES) + 2), spent, "failed, see below")
             continue
         sure = told["head_confidence"]
         numbers = [str(told[name]) for name in ("frames", *STATUSES)]
         head = "-" if sure is None else f"{sure:.0%}"
-        made.add_row(outcome.name, *numbers, head, f"{outcome.seconds:.0f}", str(outcome.out))
+        made.add_row(outcome.name, *numbers, head, spent, str(outcome.out))
     return made
 
 
 def _outcome(event: Event, name: str, job: Job, seconds: float) -> Outcome:
     return Outcome(name, job.out, seconds, event.told.get("fault"), bool(event.told.get("own")))
+
+
+def looked_at(out: Path) -> Outcome:
+    """What has become of a recording, by the folder of its result."""
+    try:
+        about = info(out)
+    except InputError as fault:
+        return Outcome(out.name, out, None, str(fault))
+    lacks = f"is {about.state}, and lacks {'; '.join((*about.faults, *about.missing))}"
+    return Outcome(out.name, out, None, None if about.state == "complete" else lacks)

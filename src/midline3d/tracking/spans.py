@@ -30,8 +30,7 @@ def spans_of(located: NDArray[np.bool_], settings: TrackingSettings) -> list[Spa
     A recording that is not twice as long is one span. located: (frame,) whether the animal was found there.
     """
     count = len(located)
-    # The paper's way is followed as the paper does.
-    pieces = max(1, count // settings.clip) if settings.fitter == "second-order" else 1
+    pieces = how_many(count, settings)
     even = [round(count * place / pieces) for place in range(1, pieces)]
     reach = round(NEAR * settings.clip)
     cuts = [0, *(_gap(located, cut, reach) for cut in even), count]
@@ -39,6 +38,12 @@ def spans_of(located: NDArray[np.bool_], settings: TrackingSettings) -> list[Spa
         Span(range(first, end), range(max(0, first - settings.overlap), min(count, end + settings.overlap)))
         for first, end in pairwise(cuts)
     ]
+
+
+def how_many(count: int, settings: TrackingSettings) -> int:
+    """Spans that so many frames are cut into."""
+    # The paper's way is followed as the paper does.
+    return max(1, count // settings.clip) if settings.fitter == "second-order" else 1
 
 
 def _gap(located: NDArray[np.bool_], cut: int, reach: int) -> int:

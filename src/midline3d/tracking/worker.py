@@ -41,8 +41,8 @@ def unpacked(content: dict[str, Any]) -> Job:
     return Job(**content | paths | {"settings": settings, "frames": frames})
 
 
-def perform(task: dict[str, Any], say: Say) -> None:
-    """One task: a clip of a recording, or a recording as a whole."""
+def perform(task: dict[str, Any], say: Say) -> Any:
+    """One task: a clip of a recording, a step of one (see `steps`), or a recording as a whole. Its answer, for JSON."""
     job = unpacked(task["job"])
 
     def progress(doing: str, done: int, total: int) -> None:
@@ -52,10 +52,15 @@ def perform(task: dict[str, Any], say: Say) -> None:
         from midline3d.tracking.clips import run_clip
 
         run_clip(job, task["clip"], progress)
+    elif "step" in task:
+        from midline3d.tracking.steps import Step, patiently
+
+        return patiently(Step(task["step"], task["number"]), job, progress)
     else:
         from midline3d.tracking.reconstruct import reconstruct
 
         reconstruct(job, progress, task["workers"])
+    return True
 
 
 def serve() -> None:
@@ -75,8 +80,7 @@ def serve() -> None:
     while True:
         task = tasks.get()
         try:
-            perform(task, say)
-            say(ended=True)
+            say(ended=perform(task, say))
         except InputError as fault:
             say(fault=str(fault), own=False)
         except Exception as fault:

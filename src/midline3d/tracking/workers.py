@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
-import subprocess
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import midline3d
 from midline3d.errors import InputError
+from midline3d.tracking.child import Child
 from midline3d.tracking.job import Job
 from midline3d.tracking.worker import packed
 
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MEMORY = 800_000_000
 """Bytes that a worker takes: torch, and a clip's frames on their way."""
 
@@ -102,20 +97,7 @@ class _Worker(threading.Thread):
         super().__init__(daemon=True)
         self._waiting, self._events, self._threads = waiting, events, threads
         self._ended = False
-        self._process = self._new_process()
-
-    def _new_process(self) -> subprocess.Popen[str]:
-        home = str(Path(midline3d.__file__).parents[1])
-        paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-        # -P: a folder that happens to hold a torch.py is no place to import from.
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", "from midline3d.tracking.worker import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env=os.environ | dict.fromkeys(THREADS, str(self._threads)) | {"PYTHONPATH": paths},
-        )
+        self._child = Child(threads)
 
     def run(self) -> None:
         """Task after task, until none is left."""
@@ -126,35 +108,28 @@ class _Worker(threading.Thread):
                 return
             if not self._given(task, content) and not self._ended:
                 death = self._death()
-                self._process = self._new_process()  # for the tasks that are left
+                self._child = Child(self._threads)  # for the tasks that are left
                 self._events.put(Event(task, {"fault": death, "own": False}))
 
     def _given(self, task: int, content: dict[str, Any]) -> bool:
         """Gives a task and passes on what happens; False where the process died over it."""
-        talk, hear = self._process.stdin, self._process.stdout
-        assert talk is not None and hear is not None
-        with suppress(OSError, ValueError):
-            talk.write(json.dumps(content) + "\n")
-            talk.flush()
-            for line in hear:
-                event = Event(task, json.loads(line))
-                self._events.put(event)
-                if event.over:
-                    return True
-        return False
+        over = False
+        for told in self._child.given(content):
+            event = Event(task, told)
+            self._events.put(event)
+            over = event.over
+        return over
 
     def _death(self) -> str:
-        status = self._process.wait()
         return (
-            f"a worker was ended by the system (status {status}), as happens where memory runs out; "
+            f"a worker was ended by the system (status {self._child.status()}), as happens where memory runs out; "
             "give the same command with fewer --workers: it goes on where this one stopped"
         )
 
     def end(self) -> None:
         """Whatever it is at: that can be gone on with."""
         self._ended = True
-        self._process.kill()
+        self._child.end()
         if self.is_alive():
             self.join()
-        self._process.kill()  # the next one, where it was just being started
-        self._process.wait()
+        self._child.end()  # the next one, where it was just being started
