@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -76,11 +77,12 @@ def pids(client: Client, workers: list[str] | None = None) -> list[int]:
 
 @dataclass
 class Killer:
-    """Kills a busy worker every so many seconds, up to some number of them."""
+    """Kills one of the busy workers every so many seconds, up to some number of them."""
 
     scheduler: str
     every: float
     most: int = 10_000
+    seed: int = 0
     killed: list[int] = field(default_factory=list)
 
     def __enter__(self) -> Killer:
@@ -94,11 +96,12 @@ class Killer:
         self._thread.join()
 
     def _run(self) -> None:
+        rng = random.Random(self.seed)
         with Client(scheduler_file=self.scheduler, set_as_default=False) as client:
             while not self._enough.wait(self.every) and len(self.killed) < self.most:
                 with suppress(Exception):  # one that is just ending
-                    busy = [worker for worker, keys in client.processing().items() if keys]
-                    for number in pids(client, busy[:1]) if busy else ():
+                    busy = sorted(worker for worker, keys in client.processing().items() if keys)
+                    for number in pids(client, [rng.choice(busy)]) if busy else ():
                         os.kill(number, signal.SIGKILL)
                         self.killed.append(number)
 

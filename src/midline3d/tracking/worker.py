@@ -2,7 +2,8 @@
 
 Tasks come as lines of JSON on standard input, what happens goes as lines of JSON to standard output. When the input
 ends, because the other process is done with it or has died, this one ends at once, whatever it is at: what it does can
-be killed at any moment and is gone on with by the next.
+be killed at any moment and is gone on with by the next. Heavy modules are imported when it listens already: that takes
+long on a busy machine.
 """
 
 from __future__ import annotations
@@ -18,23 +19,29 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midline3d.errors import InputError
-from midline3d.settings import Settings, dump_settings, validated
-from midline3d.tracking.job import Job
+
+if TYPE_CHECKING:
+    from midline3d.tracking.job import Job
 
 Say = Callable[..., None]
 
 
 def packed(job: Job) -> dict[str, Any]:
     """A job as JSON can say it."""
+    from midline3d.settings import dump_settings
+
     plain = asdict(job) | {"settings": dump_settings(job.settings)}
     return plain | {name: str(plain[name]) for name in ("recording", "out", "crops") if plain[name] is not None}
 
 
 def unpacked(content: dict[str, Any]) -> Job:
     """The job that was packed."""
+    from midline3d.settings import Settings, validated
+    from midline3d.tracking.job import Job
+
     settings = validated(Settings, tomllib.loads(content["settings"]), "the settings of the job")
     paths = {name: Path(content[name]) for name in ("recording", "out", "crops") if content[name] is not None}
     frames = None if content["frames"] is None else tuple(content["frames"])
