@@ -32,6 +32,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": cameras.calibrate,
     "refine-cameras": cameras.refine_cameras,
     "evaluate": results.evaluate,
+    "picture": products.picture,
+    "video": products.video,
     "kinematics": products.kinematics,
     "export": products.export,
     "bench": measures.bench,

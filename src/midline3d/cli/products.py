@@ -1,4 +1,4 @@
-"""Commands that make something of a result: kinematics, and files for other programs."""
+"""Commands that make something of a result: pictures, kinematics, and files for other programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Json
+from midline3d.cli.options import Json, frame_ends
 from midline3d.cli.terminal import complain, print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -41,6 +41,40 @@ Frame = Annotated[
     typer.Option(metavar="RECORDING", help="Take the world from this recording's frame table, not the result's."),
 ]
 NoFrame = Annotated[bool, typer.Option("--no-frame", help="The calibration's world, whatever the frame table says.")]
+
+
+def picture(
+    result: Annotated[Path, typer.Argument(help="Folder of a result.")],
+    frame: Annotated[
+        int | None, typer.Option(help="Number of the frame; else the one that shows the animal best.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else OUT/frame-NUMBER.png.")] = None,
+) -> None:
+    """One frame as a picture: the views with the midline over them, the render, what is left, and the curve in 3D."""
+    from midline3d.report import frame_figure, telling_frame
+
+    number = telling_frame(result) if frame is None else frame
+    if number is None:
+        raise InputError(f"{result} has no frame with a midline to draw")
+    path = out or result / f"frame-{number}.png"
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise InputError(f"{path.name[:80]}: a picture is a .png, .pdf or .svg; give it a name that ends so")
+    say_places(Console(), {f"frame {number}": frame_figure(result, number, path)})
+
+
+def video(
+    result: Annotated[Path, typer.Argument(help="Folder of a result.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .mp4; else OUT/midline.mp4.")] = None,
+    frames: Annotated[str | None, typer.Option(metavar="A:B", help="First frame and the one after the last.")] = None,
+    fps: Annotated[float | None, typer.Option(min=0.1, max=1000, help="Of the movie; else the recording's.")] = None,
+) -> None:
+    """A movie: the views with the midline over them, and beside them the midline in 3D, turning."""
+    from midline3d.movie import Movie, write_movie
+
+    movie = Movie(None if frames is None else frame_ends(frames), fps)
+    with working("give the same command again") as tick:
+        path = write_movie(result, out or result / "midline.mp4", movie, lambda done, all: tick("drawing", done, all))
+    say_places(Console(), {"the movie": path})
 
 
 def kinematics(
