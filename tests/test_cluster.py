@@ -31,6 +31,7 @@ from killing_workers import Killer, environment, pids, settings, started  # noqa
 from midline3d.cluster.crew import Crew, EndedError  # noqa: E402
 
 RUN, CLIPS = import_module("midline3d.cluster.run"), import_module("midline3d.tracking.clips")
+ALONE = import_module("midline3d.tracking.reconstruct")
 SPANS = 3
 Say = Callable[[str, int, int], None]
 
@@ -160,10 +161,14 @@ def test_a_clip_that_fails_leaves_the_others_to_be_done(recording: Path, out: Pa
 
 
 def test_groups_of_clips_find_the_same(
-    recording: Path, alone: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+    recording: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is one task on a GPU, but here: two clips in one, one in the other."""
-    monkeypatch.setattr(CLIPS, "groups_of", lambda count, device: [[0, 1], [2]])
+    """What is one task on a GPU, but here: two clips in one, one in the other, as `reconstruct` runs them there."""
+    whole = Path(shutil.copytree(out, tmp_path / "whole"))
+    for module in (CLIPS, ALONE):
+        monkeypatch.setattr(module, "groups_of", lambda count, device: [[0, 1], [2]])
+    monkeypatch.setattr(ALONE, "_side_by_side", lambda run, plan, workers: ALONE._in_slots(run, plan))
+    reconstruct(Job(recording, whole, settings(10)), quiet)
     job = Job(recording, out, settings(10))
     told: list[tuple[int, int]] = []
     for number in (1, 0):
@@ -172,7 +177,7 @@ def test_groups_of_clips_find_the_same(
     with pytest.raises(InputError, match=r"there is no group 2: .* groups 0 to 1"):
         CLIPS.run_group(job, 2)
     CLIPS.stitch(job)
-    assert killing.differences(alone, out) == {}
+    assert killing.differences(whole, out) == {}
     assert groups_of(300, "cpu")[-1] == [299] and [len(each) for each in groups_of(300, "cuda")] == [128, 128, 44]
 
 
@@ -184,7 +189,8 @@ def test_workers_of_this_machine(recording: Path, tmp_path: Path) -> None:
     assert "1 recordings" in run.stdout and "12" in run.stdout and "distributed" not in run.stderr
     whole = tmp_path / "alone"
     reconstruct(Job(recording, whole, settings(10), frames=(9, 21)), quiet)
-    assert killing.differences(whole, tmp_path / "out") == {}
+    # The worm was located twice, on other numbers of cores: its place is the same but for a number's last digit.
+    assert all(by < 1e-12 for by in killing.differences(whole, tmp_path / "out").values())
 
 
 def test_what_cannot_be_reached_is_said(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +206,7 @@ def test_what_cannot_be_reached_is_said(recording: Path, tmp_path: Path, monkeyp
 
 def test_a_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crew without a worker: its tasks are plain lists of what a process says."""
-    ended: list[int] = []
+    ended: list[Stub] = []
 
     class Stub:
         def given(self, task: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -210,7 +216,7 @@ def test_a_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
             return -9
 
         def end(self) -> None:
-            ended.append(id(self))
+            ended.append(self)
 
     monkeypatch.setattr("midline3d.cluster.crew.Child", Stub)
     crew = Crew("crew")
