@@ -17,11 +17,12 @@ pytest.importorskip("uvicorn")
 from test_cli import Command, midline3d  # noqa: F401
 from viewing import SETTINGS, Viewer, small_result, viewing
 
-from midline3d import Job, open_result, reconstruct
+from midline3d import open_result
 from midline3d.errors import InputError
 from midline3d.report import read_frame
 from midline3d.store import Result
 from midline3d.store.manifest import Manifest
+from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.viewer import digest
 from midline3d.viewer.serve import Place, listening, told
 

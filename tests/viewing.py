@@ -15,7 +15,8 @@ from typing import Any
 
 import uvicorn
 
-from midline3d import Job, Plan, Settings, reconstruct, simulate
+from midline3d import Plan, Settings, simulate
+from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.viewer.app import application
 from midline3d.viewer.serve import Place, listening
 from midline3d.viewer.session import Session
