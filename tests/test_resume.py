@@ -20,6 +20,7 @@ from midline3d import open_result
 from midline3d.recording.crops import RELEASED, Log
 from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
+from midline3d.tracking import repair
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.checkpoint import BEGINNING, WAYS, gaps, plain, stored_state, told, track_to, whole
 from midline3d.tracking.clip import Clip
@@ -79,7 +80,7 @@ def out(first: tuple[Path, Beginning], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Frames of the clip that are fitted, as they come."""
+    """Frames of the clip that are followed, as they come; lost ones are not tried from their other side again."""
     frames: list[int] = []
     fit = killing.follow._fitted
 
@@ -88,6 +89,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return fit(beginning, frame, track)
 
     monkeypatch.setattr(killing.follow, "_fitted", told)
+    monkeypatch.setattr(repair, "follow", lambda *_: iter(()))
     return frames
 
 
