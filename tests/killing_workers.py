@@ -26,10 +26,11 @@ from typing import Any
 import killing
 from distributed import Client
 
-from midline3d import Plan, Settings, simulate
+from midline3d import Job, Plan, Settings
 from midline3d.cluster.place import Place
 from midline3d.cluster.run import reconstruct_on_cluster
-from midline3d.tracking.reconstruct import Job, reconstruct
+from midline3d.synth import simulate
+from midline3d.tracking.reconstruct import reconstruct
 
 SOURCE = Path(__file__).parents[1] / "src"
 

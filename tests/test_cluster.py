@@ -15,14 +15,14 @@ from typing import Any
 import killing
 import pytest
 
-from midline3d import open_result
+from midline3d import Job, open_result
 from midline3d.cluster.place import Place
 from midline3d.cluster.run import reconstruct_on_cluster
 from midline3d.errors import InputError
 from midline3d.settings import dump_settings
 from midline3d.store import info
 from midline3d.tracking.clips import groups_of, plan_clips
-from midline3d.tracking.reconstruct import Job, reconstruct
+from midline3d.tracking.reconstruct import reconstruct
 
 distributed = pytest.importorskip("distributed", reason='needs dask: pip install "midline3d[cluster]"')
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -34,7 +34,6 @@ from midline3d.cluster.crew import Crew, EndedError  # noqa: E402
 RUN, CLIPS = import_module("midline3d.cluster.run"), import_module("midline3d.tracking.clips")
 ALONE = import_module("midline3d.tracking.reconstruct")
 SPANS = 3
-Say = Callable[[str, int, int], None]
 
 
 def quiet(doing: str, done: int, total: int) -> None:
