@@ -56,7 +56,9 @@ def main() -> None:
         sys.exit(2)
     except Exception as fault:
         if _is_usage(fault):
-            complain(_usage(fault))
+            # With no words at all the help has been shown, and there is nothing to say.
+            if told := _usage(fault):
+                complain(told)
             sys.exit(2)
         if os.environ.get("MIDLINE3D_DEBUG"):
             raise
@@ -73,6 +75,8 @@ def _is_usage(fault: Exception) -> bool:
 def _usage(fault: Any) -> str:
     """What was wrong with the command line, as one sentence with the remedy."""
     text = " ".join(fault.format_message().replace("Value error, ", "").split()).rstrip(".")
+    if not text:
+        return ""
     command = fault.ctx.command_path if fault.ctx is not None else "midline3d"
     return f"{text[:1].lower() + text[1:]}; {command} --help says what can be given"
 
