@@ -192,7 +192,8 @@ def test_the_command_says_what_to_look_at(
             yield way, gone if lost else tracked
 
     monkeypatch.setattr(FOLLOWING, "track_ways", doubted)
-    monkeypatch.setattr(import_module("midline3d.tracking.repair"), "follow", lambda *_: iter(()))  # found nowhere else
+    for search in ("follow", "look_again"):  # nor are they found from their other side, nor when looked for again
+        monkeypatch.setattr(import_module("midline3d.tracking.repair"), search, lambda *_: iter(()))
     (tmp_path / "settings.toml").write_text("[start]\npairs = 1\n", encoding="utf-8")
     command = ("reconstruct", recording, "-o", tmp_path / "out", "--settings", tmp_path / "settings.toml")
     run = midline3d(*command)
