@@ -132,6 +132,7 @@ def test_clips_in_slots_of_one_device_find_the_same(
     """As on a GPU, but here; resumed, and with memory for two slots only."""
     monkeypatch.setattr(walk, "track_ways", follow_ways)
     monkeypatch.setattr(RUN, "_side_by_side", lambda run, plan, workers: RUN._in_slots(run, plan))
+    monkeypatch.setattr(RUN, "groups_of", lambda count, device: CLIPS.groups_of(count, "cuda"))
     monkeypatch.setattr(killing.RESULT, "SEGMENT_FRAMES", 1)
     slots: list[int] = []
     make = batch.Batch.__init__
