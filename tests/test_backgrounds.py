@@ -87,7 +87,7 @@ def test_larvae_and_giants_are_found_at_any_magnification(tmp_path, monkeypatch,
 
     monkeypatch.setattr(synth.Body, "random", staticmethod(grown))
     scene = make_scene(Plan("swim", 60, size=size, px_per_mm=px_per_mm, seed=3))
-    shown = range(0, 60, 6)
+    shown = range(0, 60, 10)
     pictures = np.array([[scene.picture(frame, view) for frame in shown] for view in range(3)])
     folder = write(tmp_path, pictures)
     (folder / "calibration.json").write_text(_calibration(scene.calibration))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,13 +58,21 @@ def validated(record: type[Record], data: dict[str, Any], source: str) -> Record
     import pydantic  # at the rim only: the core runs where pydantic is not installed
 
     try:
-        return pydantic.TypeAdapter(_strict(record)).validate_python(data)
+        return _reader(record).validate_python(data)
     except pydantic.ValidationError as fault:
         # A misspelt key first: what it should have been is then missing too.
         faults = sorted(fault.errors(), key=lambda each: each["type"] not in _UNKNOWN)
         raise InputError(f"{source}: {_sentence(record, faults[0])}") from None
     except RecursionError:
         raise InputError(f"{source}: is nested too deeply; mend it") from None
+
+
+@cache
+def _reader(record: type) -> Any:
+    """What reads a record. Made once: that takes longer than reading a file."""
+    import pydantic
+
+    return pydantic.TypeAdapter(_strict(record))
 
 
 def _strict(record: type) -> type:
