@@ -100,7 +100,8 @@ def reconstruct(
     recording: the folder with `recording.toml`, or that file.
     out: folder of the result.
     device: auto takes a GPU where torch sees one.
-    settings: a record, a TOML file, or tables of changes such as {"start": {"starts": 5}}; without, the defaults.
+    settings: a record, a TOML file, tables of changes such as {"start": {"starts": 5}}, or "paper", which is the
+        method as published; without, the defaults.
     seed: of everything random.
     frames: the first frame and the one after the last; without, all of them.
     shortest: stop at the end of the shortest camera instead of refusing unequal lengths.

@@ -50,6 +50,13 @@ def pixel_loss(
         render, target = _halved(render), _halved(target)
 
 
+def mean_squares(
+    render: Float[Tensor, "batch camera height width"], target: Float[Tensor, "batch camera height width"]
+) -> Float[Tensor, " batch"]:
+    """L_px as printed: the mean of squared differences over all pixels of all views (eq. 7)."""
+    return (render - target).square().mean((1, 2, 3))
+
+
 def _halved(image: Float[Tensor, "batch camera height width"]) -> Float[Tensor, "batch camera h w"]:
     return avg_pool2d(image, 3, stride=2, padding=1)
 
@@ -67,12 +74,14 @@ def scores_loss(peaked: Float[Tensor, "batch vertex"]) -> Float[Tensor, " batch"
     return torch.where(met, best * count / torch.where(met, weighted, 1.0), 0.0)
 
 
-def smoothness_loss(curvature: Float[Tensor, "batch vertex 2"]) -> Float[Tensor, " batch"]:
-    """L_sm: squared change of curvature between neighbours (eq. 10), and half of it between second neighbours."""
+def smoothness_loss(
+    curvature: Float[Tensor, "batch vertex 2"], second_neighbours: float = 0.5
+) -> Float[Tensor, " batch"]:
+    """L_sm: squared change of curvature between neighbours (eq. 10), and a share of it between second neighbours."""
     turns = curvature / (curvature.shape[1] - 1)
     first = (turns[:, 1:] - turns[:, :-1]).square().sum((1, 2))
     second = (turns[:, 2:] - turns[:, :-2]).square().sum((1, 2))
-    return first + second / 2
+    return first + second_neighbours * second
 
 
 def size_loss(curvature: Float[Tensor, "batch vertex 2"]) -> Float[Tensor, " batch"]:

@@ -126,7 +126,9 @@ def slurm_script(
     arguments = ["--seed", str(seed)]
     arguments += ["--frames", frames] if frames is not None else []
     arguments += ["--shortest"] if shortest else []
-    arguments += ["--settings", str(settings.absolute())] if settings is not None else []
+    arguments += (
+        ["--settings", str(settings.absolute() if settings.exists() else settings)] if settings is not None else []
+    )
     typer.echo(write(jobs, request, arguments), nl=False)
 
 

@@ -25,7 +25,10 @@ Seed = Annotated[
 Where = Annotated[
     Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where torch sees it, else the CPU.")
 ]
-SettingsFile = Annotated[Path | None, typer.Option("--settings", metavar="FILE", help="A TOML file of settings.")]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", metavar="FILE", help="A TOML file of settings, or `paper`: the method as published."),
+]
 DRAWN = (".png", ".jpg", ".pdf", ".svg")
 """Names of pictures that can be drawn."""
 Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output, for machines.")]

@@ -87,10 +87,11 @@ def measure(descent: Descent, state: FrameState) -> tuple[Losses, Float[Tensor, 
     shares = scoring.relative(peaked.detach())
     radius = (look.sigma / scale(views.cameras, state.points)[..., None]).mean(1)
     zero = torch.zeros_like(state.length)
+    pixel_loss = losses.mean_squares if descent.weights.pixel_form == "squares" else losses.pixel_loss
     terms = Losses(
-        pixels=losses.pixel_loss(rendering.image, _target(descent, shares, blobs)),
+        pixels=pixel_loss(rendering.image, _target(descent, shares, blobs)),
         scores=losses.scores_loss(peaked),
-        smoothness=losses.smoothness_loss(state.curvature),
+        smoothness=losses.smoothness_loss(state.curvature, descent.weights.second_neighbours),
         temporal=zero if descent.previous is None else losses.temporal_loss(state, descent.previous),
         intersections=losses.intersections_loss(state.points, radius, descent.bounds.circles),
         size=losses.size_loss(state.curvature),

@@ -15,13 +15,13 @@ from midline3d.errors import InputError
 from midline3d.fitting.body import Body, average_body
 from midline3d.fitting.second_order import fit
 from midline3d.fitting.start import search
-from midline3d.fitting.warm_up import search as search_by_adam
-from midline3d.settings import SecondOrderSettings
+from midline3d.settings import BodySettings, SecondOrderSettings
 from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
 from midline3d.tracking.learning import Animal, Sample, body_taper, learned, length_std, nat, problem_of, turned
+from midline3d.tracking.paper import drawn_by_paper, searched_by_adam
 from midline3d.tracking.silhouette import Size, worm_size
 
 Progress = Callable[[str, int, int], None]
@@ -49,8 +49,8 @@ class Beginning:
     taper: Profile
     head_odds: float
     """Evidence that keypoint 0 is the head, in natural log odds."""
-    length_std: float
-    """Standard deviation of the body's length, mm."""
+    length_std: float | None
+    """Standard deviation of the body's length, mm; None where nothing was learned."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     """
     here = clip.on(torch.device("cpu"))
     start = find_start(here, generator, progress)
+    if not learns(clip.settings.body):
+        return _as_found(here, start, clip.device)
     sample = rehearse(here, start.frame, start.state, progress).spread(clip.settings.body.frames)
     progress("learning the body", 0, 0)
     animal = learned(here, sample)
@@ -81,6 +83,18 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     other = turned(here, animal)
     odds = shape_odds(animal, other) + forward_odds(here, sample)
     return _in_the_middle(here, animal if odds >= 0 else other, abs(odds), clip.device)
+
+
+def learns(settings: BodySettings) -> bool:
+    """Whether anything is learned of the animal, its cameras or their light before it is followed."""
+    return settings.learned or settings.refine_cameras or settings.rounds > 0
+
+
+def _as_found(clip: Clip, start: Start, device: torch.device) -> Beginning:
+    """The beginning where nothing is learned: an average animal of the length that was found, either way round."""
+    there, state = clip.on(device), start.state.to(device)
+    body = average_body(clip.settings.body, state.length[0])
+    return Beginning(there, start.frame, state, body, body_taper(there, start.frame, body), 0.0, None)
 
 
 def _in_the_middle(calibrated: Clip, animal: Animal, odds: float, device: torch.device) -> Beginning:
@@ -103,13 +117,16 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
     for done, pairs in enumerate(start_pairs(clip)):
         if done == settings.rounds:
             break
+        if not settings.confirmed:
+            pairs = [pair[:1] for pair in pairs]
         progress(f"searching for the worm in {sum(map(len, pairs))} frames", done, settings.rounds)
         starts = iter(searched(clip, [frame for pair in pairs for frame in pair], size, generator))
-        tried.extend(_confirmed(clip, [[next(starts) for _ in pair] for pair in pairs]))
-        if any(start.confirmed for start in tried):
+        found = [[next(starts) for _ in pair] for pair in pairs]
+        tried.extend(_confirmed(clip, found) if settings.confirmed else [start for pair in found for start in pair])
+        if not settings.confirmed or any(start.confirmed for start in tried):
             break
     best = max(tried, key=lambda start: (start.confirmed, start.explained))
-    if not best.confirmed and len(clip.found) > 1:
+    if settings.confirmed and not best.confirmed and len(clip.found) > 1:
         warnings.warn(
             f"searched for in {len(tried)} frames, the worm was nowhere found twice in the same posture: the result "
             f"starts from frame {clip.prepared.start + best.frame}, look there first",
@@ -191,10 +208,24 @@ def _extent(clip: Clip, frames: list[int]) -> Float[np.ndarray, " frame"]:
 
 
 def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generator) -> list[Start]:
-    """The best of many random starts in each of the frames, fitted to the end as an average animal both ways round."""
+    """The best of many random starts in each of the frames, fitted to the end."""
+    drawn = None
+    if clip.settings.start.search == "adam":
+        states = searched_by_adam(clip, frames, size, generator)
+        taper = body_taper(clip, frames[0], average_body(clip.settings.body, states.length.median()))
+        drawn = drawn_by_paper(clip, frames, states)
+    else:
+        states, taper = _searched(clip, frames, size, generator)
+    problem = problem_of(clip, frames, taper, states, clip.settings.second_order)
+    worst = evidence(problem, states, clip.contrast, clip.noise, drawn).explained.amin(1).tolist()
+    return [Start(frame, states[[row]], worst[row]) for row, frame in enumerate(frames)]
+
+
+def _searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generator) -> tuple[FrameState, Profile]:
+    """The best start of each frame by second order, fitted to the end as an average animal both ways round, which is
+    given along."""
     settings = clip.settings
-    found_by = search_by_adam if settings.tracking.fitter == "adam" else search
-    guesses = found_by(clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator)
+    guesses = search(clip.plain_views(frames), size.length, size.sigma, settings, clip.plain_bounds(), generator)
     best = guesses.best(settings.start.polish)
     best = replace(best, iota=best.iota * clip.contrast)
     # An animal's ends differ: the wrong way round it comes out too short, and no start would ever turn.
@@ -207,10 +238,7 @@ def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generat
     energy = torch.nan_to_num(done.energy, nan=torch.inf).view(2, len(frames), count).movedim(0, 1).flatten(1)
     way, place = energy.argmin(1) // count, energy.argmin(1) % count
     rows = (way * len(frames) + torch.arange(len(frames), device=way.device)) * count + place
-    states = done.state[rows]
-    told = evidence(problem_of(clip, frames, taper, states, weights), states, clip.contrast, clip.noise)
-    worst = told.explained.amin(1).tolist()
-    return [Start(frame, states[[row]], worst[row]) for row, frame in enumerate(frames)]
+    return done.state[rows], taper
 
 
 def _confirmed(clip: Clip, pairs: list[list[Start]]) -> list[Start]:

@@ -18,8 +18,9 @@ from midline3d.cameras import Cameras
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body
 from midline3d.fitting.views import Views
+from midline3d.reading import validated
 from midline3d.recording import Prepared
-from midline3d.settings import CurveSettings, Settings, validated
+from midline3d.settings import CurveSettings, Settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
 from midline3d.tracking.veil import Veil

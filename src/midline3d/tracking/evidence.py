@@ -56,18 +56,22 @@ class Evidence:
 
 @torch.no_grad()
 def evidence(
-    problem: Problem, state: FrameState, contrast: Float[Tensor, " camera"], noise: Float[Tensor, " camera"]
+    problem: Problem,
+    state: FrameState,
+    contrast: Float[Tensor, " camera"],
+    noise: Float[Tensor, " camera"],
+    drawn: Float[Tensor, "batch camera w w"] | None = None,
 ) -> Evidence:
     """The evidence for states.
 
     `contrast`: the brightness of the body's middle in the problem's images; `noise`: the standard deviation of faint
-    light, of the body's brightness.
+    light, of the body's brightness; `drawn`: the render, of that brightness, where it is not the problem's own.
     """
     unit = contrast[:, None, None]
     # Back from the balanced images to what is linear in light.
     raw = problem.views.images
     light = torch.where(raw < 0, 1 - 1 / (1 + raw), raw) / unit
-    drawn = rendered(problem, state) / unit
+    drawn = rendered(problem, state) / unit if drawn is None else drawn
     light, drawn = (avg_pool2d(each, 3, stride=1, padding=1, count_include_pad=False) for each in (light, drawn))
     # Over 3 x 3 px, whose noise is not quite independent.
     noise = noise / 2.2

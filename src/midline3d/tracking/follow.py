@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
-from midline3d.appearance import PaperTaper
 from midline3d.cameras import project
-from midline3d.fitting.adam import Descent, descend
 from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
 from midline3d.fitting.start import search
-from midline3d.losses import Losses
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.store import Reason, Status
@@ -23,6 +20,7 @@ from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import Evidence, evidence
 from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import problem_of
+from midline3d.tracking.paper import descended, drawn_by_paper
 
 SOFTER = 6.0
 """How many times less exactly faint light is known while a frame is fitted softly: about as in the paper."""
@@ -121,14 +119,17 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     adjacent = abs(frame - place) == 1
     problem = problem_of(clip, [frame], beginning.taper, anchor, clip.settings.second_order)
 
-    def judged(found: Fit) -> Candidate:
-        told = evidence(problem, found.state, clip.contrast, clip.noise)
+    def judged(found: Fit, drawn: Tensor | None = None) -> Candidate:
+        told = evidence(problem, found.state, clip.contrast, clip.noise, drawn)
         moved = _moved(found.state, starts) if adjacent else 0.0
         return Candidate(found, told, judge(told, moved, clip.settings.judging))
 
     if clip.settings.tracking.fitter == "adam":
-        return judged(_descended(clip, frame, anchor))
+        found = descended(clip, frame, anchor)
+        return judged(found, drawn_by_paper(clip, [frame], found.state))
     found = fit(problem, _best(problem, starts), clip.settings.second_order.iterations)
+    if not clip.settings.tracking.recovery:
+        return judged(found)
     if not settled(found, clip):
         found = _lower(found, _softly(beginning, frame, starts))
     best = judged(found)
@@ -216,25 +217,6 @@ def _searched(beginning: Beginning, frame: int, anchor: FrameState, generator: t
         **{name: getattr(anchor, name).expand(len(best), -1).clone() for name in ("sigma", "iota", "rho", "defocus")},
     ).rebuilt(best.middle())
     return merged([best, best.reversed()])
-
-
-def _descended(clip: Clip, frame: int, start: FrameState) -> Fit:
-    """The paper's way: Adam from the frame before, with its taper, masks and centre-shifts, on plain brightness."""
-    settings, contrast = clip.settings, clip.contrast
-    start = replace(start, iota=start.iota / contrast, defocus=torch.zeros_like(start.defocus))
-    descent = Descent(
-        views=clip.plain_views([frame]),
-        taper=PaperTaper(settings.curve.vertices, settings.adam.sigma_min, settings.adam.iota_min),
-        weights=settings.losses,
-        bounds=clip.plain_bounds(),
-        settings=settings.adam,
-        cutoff=settings.pixels.cutoff,
-        previous=start,
-    )
-    done = descend(descent, start, torch.Generator().manual_seed(frame))
-    state = replace(done.state, iota=done.state.iota * contrast)
-    terms = {item.name: getattr(done.losses, item.name) for item in fields(Losses)}
-    return Fit(state, done.losses.total(), terms, done.steps)
 
 
 def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -> list[FrameState]:

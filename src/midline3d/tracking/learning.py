@@ -36,6 +36,8 @@ def problem_of(
     )
 
 
+HELD = 1e12
+"""Weight of a squared number that is to stay where it is: far above what any image says."""
 BEYOND_NOISE = 2.0
 """Times that lengths were farther off than their standard deviation by the noise, over 46 simulated animals of two
 image models: what a model gets wrong at the tips is the same in every frame."""
@@ -86,14 +88,16 @@ def learned(clip: Clip, sample: Sample) -> Animal:
 def turned(clip: Clip, animal: Animal) -> Animal:
     """The same animal read from the other end, and learned again from there."""
     sample = Sample(animal.sample.frames, animal.sample.states.reversed())
-    return _fitted(clip, replace(animal, sample=sample, body=animal.body.reversed()), clip.settings.body.iterations)
+    # An average animal has its head at keypoint 0 whichever way the frames are read.
+    body = animal.body.reversed() if clip.settings.body.learned else animal.body
+    return _fitted(clip, replace(animal, sample=sample, body=body), clip.settings.body.iterations)
 
 
 def length_std(clip: Clip, animal: Animal) -> float:
     """Standard deviation of the animal's length, mm: what all frames together and a loose prior leave open, times
     `BEYOND_NOISE`."""
     settings = clip.settings
-    loose = replace(settings, body=replace(settings.body, sure=1.0))
+    loose = replace(settings, body=replace(settings.body, sure=1.0, learned=True, refine_cameras=True))
     problem, rig = _task(clip, animal)
     prior = _prior(loose, clip, animal)
     shared = Shared(animal.body.numbers(), animal.change)
@@ -132,8 +136,8 @@ def remeasured(animal: Animal) -> Animal:
     drawn = rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
     signal = clip.signal(frames)
     spread = clip.error[:, None, None] + clip.settings.pixels.model_error * drawn
-    veil = learn_veil(signal, drawn, spread, float(taper.sharp.mean()))
-    left = (veil.removed(signal) - drawn).abs()
+    veil = learn_veil(signal, drawn, spread, float(taper.sharp.mean())) if clip.settings.body.veil else None
+    left = ((signal if veil is None else veil.removed(signal)) - drawn).abs()
     error = clip.error.clone()
     for view, peak in enumerate(drawn.amax((0, 2, 3)).tolist()):
         beside = (drawn[:, view] > 0) & (drawn[:, view] < 0.15 * peak)
@@ -165,4 +169,6 @@ def shared_prior(settings: Settings, body: Body, cameras: int) -> SharedPrior:
     # The length itself is free: any lies within a factor of e^10.
     spread = [*rig, *tissue, *head, *tail, *opacity, own.depth_spread, own.sharp_spread, 10.0]
     weight = own.sure * nat(settings) / 2 / torch.tensor(spread).to(middle).square()
+    weight[: len(rig)] += 0.0 if own.refine_cameras else HELD
+    weight[len(rig) :] += 0.0 if own.learned else HELD
     return SharedPrior(torch.cat([torch.zeros(len(rig)).to(middle), middle]), weight)

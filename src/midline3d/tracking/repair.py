@@ -117,14 +117,7 @@ def put_right(
         result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
         return "nothing is put right of what the paper's way has found"
     turned = _turn(frames, told, progress)
-    better = _closed(frames, seams)
-    progress("looking again", 0, 0)
-    looks = looked_at(beginning, frames.doubted)
-    for tracked in look_again(beginning, looks, lambda frame: frames.known(frame, still=True)):
-        better.setdefault(tracked.frame, tracked)
-    for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
-        better[tracked.frame] = tracked
-        progress("fitting again where an end has sprung", len(better), 0)
+    better = _better(frames, seams, progress)
     apart = _apart(frames, seams, better)
     # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
     for tracked in better.values():
@@ -138,9 +131,28 @@ def put_right(
     )
 
 
+def _better(frames: Frames, seams: tuple[int, ...], progress: Progress) -> dict[int, Tracked]:
+    """Frames that come out better than they were, by all that the settings allow to be tried."""
+    beginning, allowed = frames.beginning, frames.beginning.clip.settings.tracking
+    better = _closed(frames, seams) if allowed.recovery else {}
+    if allowed.second_look:
+        progress("looking again", 0, 0)
+        looks = looked_at(beginning, frames.doubted)
+        for tracked in look_again(beginning, looks, lambda frame: frames.known(frame, still=True)):
+            better.setdefault(tracked.frame, tracked)
+    if allowed.mend:
+        for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
+            better[tracked.frame] = tracked
+            progress("fitting again where an end has sprung", len(better), 0)
+    return better
+
+
 def _turn(frames: Frames, told: Votes | None, progress: Progress) -> int:
     """Turns round what is the wrong way round, and notes how sure the head is; returns how many frames that were."""
     result, count = frames.result, len(frames.beginning.clip)
+    if not frames.beginning.clip.settings.tracking.turn:
+        result.note(**{STRETCHES: _stretches(frames, frames.links(range(count)), None)})
+        return 0
     kept = result.kept(HEADS)
     if kept is None:
         progress("telling head from tail all along", 0, 0)

@@ -39,7 +39,8 @@ def packed(job: Job) -> dict[str, Any]:
 
 def unpacked(content: dict[str, Any]) -> Job:
     """The job that was packed."""
-    from midline3d.settings import Settings, validated
+    from midline3d.reading import validated
+    from midline3d.settings import Settings
     from midline3d.tracking.job import Job
 
     settings = validated(Settings, tomllib.loads(content["settings"]), "the settings of the job")
