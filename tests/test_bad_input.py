@@ -19,7 +19,7 @@ from midline3d.errors import InputError
 from midline3d.recording import check, load_recording, prepare
 from midline3d.recording.crops import LOG, MANIFEST
 from midline3d.recording.sources import open_source
-from midline3d.settings import LocatingSettings, Settings, dump_settings, load_settings
+from midline3d.settings import LocatingSettings, load_settings
 
 QUICK = LocatingSettings(background_frames=13)
 DEEP = 30_000
@@ -170,21 +170,6 @@ def test_settings_out_of_range(tmp_path, name):
     (tmp_path / "s.toml").write_text(f"[{table}]\n{key} = {SILLY[name]}\n")
     with pytest.raises(InputError, match=f"'{name}' is .*, but .*; correct it"):
         load_settings(tmp_path / "s.toml")
-
-
-def test_every_number_of_the_settings_has_a_range(tmp_path):
-    path = tmp_path / "s.toml"
-    path.write_text(dump_settings(Settings()))
-    assert load_settings(path) == Settings()
-    for line in dump_settings(Settings()).splitlines():
-        key, _, value = line.partition(" = ")
-        if line.startswith("["):
-            table = line
-        elif value and value[0] in "-0123456789[":
-            wrong = "[-1e300, 1e300]" if value.startswith("[") else "123456789012"
-            path.write_text(f"{table}\n{key} = {wrong}\n")
-            with pytest.raises(InputError):
-                load_settings(path)
 
 
 # --- sources and backgrounds ----------------------------------------------------------------------------------------

@@ -85,9 +85,9 @@ class BodySettings:
     tail_share_spread: Size = 0.3
     """A little wider than the head's: a pointed end fades before it is over."""
     tail_bluntness: Size = 0.85
-    """Exponent: nearly a point."""
+    """Exponent (see `Shape`): nearly a point, where 1 is one."""
     tail_bluntness_spread: Size = 0.35
-    """As of the share."""
+    """As wide as of the share, for the same reason."""
     opacity: Size = 1.0
     """Exponent of the opacity at both ends (see `Shape`): 1 where the tissue absorbs evenly."""
     opacity_spread: Size = 0.2

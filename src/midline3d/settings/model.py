@@ -13,18 +13,18 @@ class CurveSettings:
     """The curve, and what no parameter may leave."""
 
     vertices: Annotated[int, Range(8, 2048)] = 128
-    """N."""
+    """N, the paper's: a segment is a ninth of the body's width, so that its blobs run into one line."""
     nodes: Annotated[int, Range(5, 512)] = 40
     """B-spline nodes of the curvature in the second-order fitter: 40 follow any coil under k_max to 0.01 px, and a
     step costs a fifth of one with all 128."""
     circles: Annotated[float, Range(0.1, 20)] = 3.0
-    """k_max: the tightest constant curvature, in full circles over the body."""
+    """k_max: the tightest constant curvature, in full circles over the body. The paper's bound."""
     length: Annotated[tuple[float, float], Range(0.01, 100)] = (0.3, 3.0)
     """mm. Wide on purpose: the length is learned from the recording."""
     sigma: Annotated[tuple[float, float], Range(0.1, 500)] = (0.8, 25.0)
-    """px."""
+    """px. Below 0.8 a blob falls between the pixels; 25 is a worm out of all focus."""
     iota: Annotated[tuple[float, float], Range(1e-4, 100)] = (0.02, 3.0)
-    """Of the recording's brightest body."""
+    """Of the recording's brightest body. Wide on purpose: focus and crossings take it far from 1."""
     rho: Annotated[tuple[float, float], Range(0.1, 50)] = (0.6, 6.0)
     """1 is a Gaussian; under 0.6 a blob is a spike with tails, above 6 a disc, and no body is either."""
     defocus: Annotated[float, Range(0, 1000)] = 20.0
