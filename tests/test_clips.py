@@ -187,7 +187,7 @@ def backwards(frames: Frames, some: range) -> Iterator[Tracked]:
             start = state.reversed()
             problem = repair.problem_of(clip, [frame], frames.beginning.taper, start, clip.settings.second_order)
             found = repair.fit(problem, start, 20)
-            seen = repair.evidence(problem, found.state, clip.contrast, clip.noise)
+            seen = repair.evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
             verdict = repair.judge(seen, 0.0, clip.settings.judging)
             yield outcome(clip, frame, repair.Candidate(found, seen, verdict))
 

@@ -62,7 +62,7 @@ def pictures(state: FrameState) -> Tensor:
 
 
 def told(state: FrameState, images: Tensor) -> Evidence:
-    return evidence(problem_with(images), state, CONTRAST, 0.6 / CONTRAST)
+    return evidence(problem_with(images), state, CONTRAST, 0.6 / CONTRAST, SETTINGS.evidence)
 
 
 def shortened(state: FrameState, share: float) -> FrameState:

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from midline3d.settings import HeadSettings
 from midline3d.tracking import heads
-from midline3d.tracking.heads import LINK, Links, links_of, read_heads, voters
+from midline3d.tracking.heads import Links, links_of, read_heads, voters
 
 LENGTH = 1.0
+HEADS = HeadSettings()
 
 
 def worm(frame: int, turned: bool = False) -> np.ndarray:
@@ -20,28 +22,28 @@ def worm(frame: int, turned: bool = False) -> np.ndarray:
 def chain(count: int, turned: range, gone: range = range(0)) -> Links:
     """A worm followed through frames, the wrong way round in some, gone in others."""
     frames = ((frame, None if frame in gone else worm(frame, frame in turned)) for frame in range(count))
-    return links_of(frames, LENGTH)
+    return links_of(frames, LENGTH, HEADS)
 
 
 def test_a_link_says_same_other_or_nothing() -> None:
     links = chain(10, turned=range(6, 10), gone=range(2, 4))
     assert links.frames.tolist() == [0, 1, 4, 5, 6, 7, 8, 9]
-    assert links.odds[0] == 0 and links.odds[1] == LINK
-    assert links.odds[4] == -LINK, "the curve turned from frame 5 to 6"
-    assert links.odds[5:].tolist() == [LINK] * 3
-    far = links_of([(0, worm(0)), (100, worm(0))], LENGTH)
+    assert links.odds[0] == 0 and links.odds[1] == HEADS.link
+    assert links.odds[4] == -HEADS.link, "the curve turned from frame 5 to 6"
+    assert links.odds[5:].tolist() == [HEADS.link] * 3
+    far = links_of([(0, worm(0)), (100, worm(0))], LENGTH, HEADS)
     assert 0 < far.odds[1] < 1, "after a long gap an animal may have turned"
-    assert [stretch.tolist() for stretch in links.stretches()][-1] == [6, 7, 8, 9]
+    assert [stretch.tolist() for stretch in links.stretches(HEADS.weak)][-1] == [6, 7, 8, 9]
 
 
 def test_a_swap_between_two_frames_is_found_and_a_lone_wrong_vote_is_not_believed() -> None:
     links = chain(80, turned=range(40, 80))
-    frames = voters(links)
+    frames = voters(links, HEADS)
     votes = np.where(np.array(frames) < 40, 3.0, -3.0)
     reading = read_heads(links, frames, votes)
     assert reading.turned.tolist() == list(range(40, 80)) and reading.sure.min() > 0.999
     calm = chain(80, turned=range(0))
-    frames = voters(calm)
+    frames = voters(calm, HEADS)
     votes = np.full(len(frames), 2.0)
     votes[1] = -3.0
     reading = read_heads(calm, frames, votes)
@@ -50,7 +52,7 @@ def test_a_swap_between_two_frames_is_found_and_a_lone_wrong_vote_is_not_believe
 
 def test_after_a_gap_the_votes_decide_anew() -> None:
     links = chain(80, turned=range(40, 80), gone=range(20, 40))
-    frames = voters(links)
+    frames = voters(links, HEADS)
     assert sum(frame < 20 for frame in frames) >= 4 and sum(frame >= 40 for frame in frames) >= 4
     votes = np.where(np.array(frames) < 20, 2.0, -2.0)
     assert read_heads(links, frames, votes).turned.tolist() == list(range(40, 80))
@@ -60,7 +62,7 @@ def test_after_a_gap_the_votes_decide_anew() -> None:
 
 
 def test_a_worm_that_slides_round_in_a_coil_is_turned_at_its_weakest_link() -> None:
-    odds = np.full(100, LINK)
+    odds = np.full(100, HEADS.link)
     odds[0], odds[53] = 0.0, 2.0
     links = Links(np.arange(100), odds)
     frames = [10, 20, 30, 40, 60, 70, 80, 90]
@@ -69,10 +71,10 @@ def test_a_worm_that_slides_round_in_a_coil_is_turned_at_its_weakest_link() -> N
 
 
 def test_nothing_to_read() -> None:
-    empty = links_of([], LENGTH)
-    assert voters(empty) == [] and not len(read_heads(empty, [], np.zeros(0)).turned)
-    one = links_of([(3, worm(3))], LENGTH)
-    assert voters(one) == [3] and read_heads(one, [3], np.array([-1.0])).turned.tolist() == [3]
+    empty = links_of([], LENGTH, HEADS)
+    assert voters(empty, HEADS) == [] and not len(read_heads(empty, [], np.zeros(0)).turned)
+    one = links_of([(3, worm(3))], LENGTH, HEADS)
+    assert voters(one, HEADS) == [3] and read_heads(one, [3], np.array([-1.0])).turned.tolist() == [3]
 
 
 @pytest.mark.parametrize("seed", range(5))

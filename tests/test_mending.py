@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from midline3d.settings import Settings
 from midline3d.tracking import mending
 from midline3d.tracking.mending import Known, mended, springs
 
@@ -50,7 +51,10 @@ def test_mending_goes_on_while_it_gains(monkeypatch: pytest.MonkeyPatch) -> None
     def read(frame: int) -> Known:
         return Known("right" if stored[frame] == right[frame] else "caught", stored[frame], "ok")  # type: ignore[arg-type]
 
-    beginning = SimpleNamespace(clip=list(range(8)))
+    class Clip(list[int]):
+        settings = Settings()
+
+    beginning = SimpleNamespace(clip=Clip(range(8)))
     better = list(mended(beginning, [4], read))  # type: ignore[arg-type]
     assert better == [(4, 10.0), (3, 10.0), (2, 10.0)]
     assert asked[:4] == [(5, 4), (4, 3), (3, 2), (2, 1)]

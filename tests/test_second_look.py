@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from midline3d.recording import Prepared, load_recording
+from midline3d.settings import Settings
 from midline3d.store import Result
 from midline3d.tracking.checkpoint import BEGINNING, kept_beginning
 from midline3d.tracking.clip import Clip
@@ -20,10 +21,10 @@ from midline3d.tracking.second_look import look_again, places
 
 
 def test_places_are_spread_and_in_every_doubted_stretch() -> None:
-    beginning: Any = SimpleNamespace(clip=SimpleNamespace(found=list(range(100))))
+    beginning: Any = SimpleNamespace(clip=SimpleNamespace(found=list(range(100)), settings=Settings()))
     assert places(beginning, lambda frame: False) == [12, 37, 62, 87]
     assert places(beginning, lambda frame: frame in (3, 4, 5, 90)) == [4, 12, 37, 62, 87, 90]
-    few: Any = SimpleNamespace(clip=SimpleNamespace(found=[7, 9]))
+    few: Any = SimpleNamespace(clip=SimpleNamespace(found=[7, 9], settings=Settings()))
     assert places(few, lambda frame: False) == [7, 9]
 
 

@@ -36,7 +36,7 @@ def noise(images: Tensor) -> Tensor:
 
 
 def learned(seen: Tensor, right: Tensor) -> Veil:
-    return learn_veil(seen, right, NOISE + 0.1 * right, WIDTH)
+    return learn_veil(seen, right, NOISE + 0.1 * right, WIDTH, 0.01)
 
 
 def place_of(kernel: Tensor, cell: int) -> np.ndarray:

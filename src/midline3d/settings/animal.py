@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from midline3d.settings.ranges import Count, Range, Size, Switch, Weight
+from midline3d.settings.ranges import Count, Range, Share, Size, Switch, Weight
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,19 @@ class StartSettings:
     apart: Annotated[int, Range(1, 1000)] = 6
     """Frames between the two: followed from one to the other, the curves must meet. Neighbours would be misread
     alike."""
+    size_frames: Count = 12
+    """Frames all over the recording whose silhouettes tell the worm's size: coiled in some, it is open in others."""
+    settled: Weight = 0.2
+    """px: a frame that the body is to be learned from has been followed once a step moves its vertices by less. Rough
+    is enough: all are fitted again, together with the body."""
+    keep_length: Weight = 100.0
+    """Of squared log length against the silhouette's while a first frame is fitted. Where a thick or blurred worm's
+    image leaves room for a curve that curls up in it, one frame does not tell its length, and the longest fits best."""
+    loose_length: Share = 0.01
+    """Of `second_order.keep_length` before the body is known: the length may still change, but not from one frame to
+    the next by what a hidden tail would gain."""
+    agree: Weight = 0.7
+    """Of the body's sigma: two curves whose mean distance in the views is less are the same."""
     polish: Annotated[int, Range(1, 1000)] = 2
     """Best starts of each frame that are then fitted to the end: the coarse search ranks close ones by chance."""
     rounds: Annotated[int, Range(1, 100)] = 3
@@ -70,6 +83,15 @@ class BodySettings:
     """Times that the priors below count. What the model gets wrong repeats itself in every frame, so that the frames
     together say less than their number; over 13 animals of three image models and real frames, 1 left the ends up to
     four times as far off as 24, 8 up to three times, and 60 was better for some and worse for as many."""
+    beyond_noise: Weight = 2.0
+    """Times that lengths were farther off than their standard deviation by the noise, over 46 simulated animals of two
+    image models: what a model gets wrong at the tips is the same in every frame."""
+    beside: Share = 0.15
+    """Of the render's peak: pixels that are drawn fainter than this lie beside the body, where what is left over tells
+    how far faint light is off."""
+    veil_damping: Size = 0.01
+    """Of the least squares that tell the veil, as a share of their mean diagonal: neighbouring places tell nearly the
+    same."""
     head_share: Annotated[float, Range(0.01, 1)] = 0.17
     """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
     are tried, and the better one tells head from tail."""

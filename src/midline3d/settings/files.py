@@ -12,9 +12,10 @@ from midline3d.errors import InputError
 from midline3d.reading import read_toml, validated
 from midline3d.settings.animal import BodySettings, StartSettings
 from midline3d.settings.fitting import AdamSettings, LossWeights, SecondOrderSettings
+from midline3d.settings.judging import EvidenceSettings, HeadSettings, JudgingSettings, RepairSettings
 from midline3d.settings.locating import LocatingSettings
 from midline3d.settings.model import CurveSettings, PixelSettings
-from midline3d.settings.tracking import JudgingSettings, RefineSettings, TrackingSettings
+from midline3d.settings.tracking import RefineSettings, TrackingSettings
 
 NAMED = {"paper": Path(__file__).parent / "paper.toml"}
 """Settings files of the package, by the names under which `load_settings` finds them."""
@@ -33,7 +34,10 @@ class Settings:
     start: StartSettings = field(default_factory=StartSettings)
     body: BodySettings = field(default_factory=BodySettings)
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     judging: JudgingSettings = field(default_factory=JudgingSettings)
+    heads: HeadSettings = field(default_factory=HeadSettings)
+    repair: RepairSettings = field(default_factory=RepairSettings)
     refine: RefineSettings = field(default_factory=RefineSettings)
 
 

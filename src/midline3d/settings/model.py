@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from midline3d.settings.ranges import Range, Size
+from midline3d.settings.ranges import Range, Share, Size
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,9 @@ class PixelSettings:
     have to be four or five times as large to say as little."""
     cutoff: Annotated[float, Range(1e-6, 0.5)] = 3e-3
     """Share of its peak under which a blob is cut: at 3e-3 what is cut is less than one grey level of a dark body."""
+    least_error: Share = 0.01
+    """Least standard deviation of faint light, of the body's brightness, where there is hardly any noise: no model is
+    better than that."""
     robust: Size = 1.0
     """c of Cauchy's loss, in units of r: light that is wrong by more than a factor of e has less and less to say."""
     floor: Annotated[float, Range(0.05, 10)] = 0.5

@@ -27,41 +27,15 @@ class TrackingSettings:
     """Whether the frames around an end that springs are fitted again from the other side."""
     turn: Switch = True
     """Whether head and tail are told again all along the recording, and what is the wrong way round is turned."""
+    softer: Annotated[float, Range(1, 1000)] = 6.0
+    """How many times less exactly faint light is known while a frame is fitted softly: about as in the paper."""
+    fewer_starts: Annotated[int, Range(1, 1000)] = 3
+    """Times fewer starts that the first pair of frames of a clip is searched with: what is found is held against the
+    known body, and then confirmed or not; mostly a few are enough."""
+    gap_reach: Share = 0.25
+    """Of a clip's length: how far a cut between clips may be moved to where the animal is gone anyway."""
     overlap: Annotated[int, Range(1, 1000)] = 6
     """Frames by which a clip reaches into its neighbours, so that it can be seen whether the two agree."""
-
-
-@dataclass(frozen=True)
-class JudgingSettings:
-    """From when on a frame is not trusted. Pieces are pieces of the body as long as it is wide (see `Evidence`): some
-    twenty are a worm."""
-
-    explained: Share = 0.5
-    """Least share of the light that image and render have in common, in every view. With less, as much of it speaks
-    against the frame as for it."""
-    least_explained: Share = 0.3
-    """The same, under which the frame is lost: a curve that lies across the worm has as much."""
-    unexplained: Weight = 4.0
-    """Most pieces of light around the curve that nothing draws, in two views at once: dirt is in one."""
-    most_unexplained: Weight = 12.0
-    """The same in one view: half a worm, which no dirt beside it is."""
-    beyond: Weight = 0.1
-    """Of the body's brightness: most light beyond an end, in all views at once. Dirt is hardly ever there in all."""
-    unbacked: Weight = 0.3
-    """Most pieces that are drawn where there is no light, in any view: no dirt excuses it."""
-    most_unbacked: Weight = 3.0
-    """The same, above which the frame is lost: a seventh of the body is drawn over nothing."""
-    unsure: Share = 0.03
-    """Most of the body, the tips aside, at which the light is rather not there than there in all views. Of 1834 frames
-    of 48 recordings of three image models that speaks against 64 % of the wrong ones and 1.6 % of the others."""
-    outside: Share = 0.03
-    """Most of the body that may lie outside the crop of a view: a tip touches the border without harm."""
-    jump: Weight = 0.15
-    """Body lengths that the vertices may lie from where they were expected, on average: a swimming animal's centre
-    moves by 0.02 in a frame."""
-    sprung: Weight = 0.05
-    """Body lengths that an end may move from one frame to the next more than the body's middle does: where it springs
-    further, the frames on either side are fitted again from the other."""
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ class Batch:
         for slots, frames in zip(slot.split(LOOKED_AT), frame.split(LOOKED_AT), strict=True):
             state = self._unpacked(self.written[frames])
             problem = self.part(slots, frames, self.images(frames, slots), state)
-            parts.append(evidence(problem, state, contrast, noise).cpu())
+            parts.append(evidence(problem, state, contrast, noise, clip.settings.evidence).cpu())
         names = vars(parts[0])
         told = Evidence(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
         return self._fit(self.written[frame].cpu()), told

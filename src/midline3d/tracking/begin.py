@@ -27,13 +27,15 @@ from midline3d.tracking.silhouette import Size, worm_size
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
 
-ROUGHLY = 0.2
-"""px: a frame that the body is to be learned from has been followed once a step moves its vertices by less."""
-PLAUSIBLE = 100.0
-"""Weight of squared log length against the silhouette's while a first frame is fitted. Where a thick or blurred worm's
-image leaves room for a curve that curls up in it, one frame does not tell its length, and the longest fits best."""
-MEETING = 0.7
-"""Of the body's sigma: two curves whose mean distance in the views is less are the same."""
+
+BODY = 0.25
+"""Of the body's brightness: what is brighter counts when frames are ordered by how far the worm is spread out. Which
+come first is all that hangs on it."""
+CHOICE = 4
+"""Frames looked at for every place that may be begun from: of several the most spread out is easiest to begin."""
+STANDSTILL = 1e-3
+"""Body lengths a frame: least error of the mean speed, so that two frames alike do not tell head from tail for
+certain."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,10 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
     return best
 
 
-def size_of(clip: Clip, frames: int = 12) -> Size:
+def size_of(clip: Clip) -> Size:
     """The worm's scale by its silhouettes in frames all over the recording."""
     found = _found(clip)
-    some = sorted({found[round(place)] for place in np.linspace(0, len(found) - 1, frames)})
+    some = sorted({found[round(place)] for place in np.linspace(0, len(found) - 1, clip.settings.start.size_frames)})
     views = clip.plain_views(some)
     per_mm = scale(views.cameras, views.images.new_zeros(len(some), 1, 3)).mean(0)
     size = worm_size(views.images, per_mm)
@@ -156,7 +158,7 @@ def start_pairs(clip: Clip, found: list[int] | None = None) -> Iterator[list[tup
     """
     found, settings = found or _found(clip), clip.settings.start
     some = sorted(
-        {found[round(place)] for place in np.linspace(0, len(found) - 1, 4 * settings.pairs * settings.rounds)}
+        {found[round(place)] for place in np.linspace(0, len(found) - 1, CHOICE * settings.pairs * settings.rounds)}
     )
     order = np.argsort(-_extent(clip, some))
     left = [some[place] for place in order]
@@ -195,7 +197,7 @@ def _extent(clip: Clip, frames: list[int]) -> Float[np.ndarray, " frame"]:
     extents = []
     for frame in frames:
         weight = clip.plain_views([frame]).images[0].clamp(0, 1)
-        weight = torch.where(weight > 0.25, weight, 0.0)
+        weight = torch.where(weight > BODY, weight, 0.0)
         place = torch.arange(weight.shape[-1], dtype=weight.dtype, device=weight.device)
         mass = weight.sum((1, 2)).clamp(min=1e-6)
         spread = torch.zeros_like(mass)
@@ -217,7 +219,9 @@ def searched(clip: Clip, frames: list[int], size: Size, generator: torch.Generat
     else:
         states, taper = _searched(clip, frames, size, generator)
     problem = problem_of(clip, frames, taper, states, clip.settings.second_order)
-    worst = evidence(problem, states, clip.contrast, clip.noise, drawn).explained.amin(1).tolist()
+    worst = (
+        evidence(problem, states, clip.contrast, clip.noise, clip.settings.evidence, drawn).explained.amin(1).tolist()
+    )
     return [Start(frame, states[[row]], worst[row]) for row, frame in enumerate(frames)]
 
 
@@ -232,7 +236,7 @@ def _searched(clip: Clip, frames: list[int], size: Size, generator: torch.Genera
     best, count = merged([best, best.reversed()]), len(best) // len(frames)
     many = 2 * [frame for frame in frames for _ in range(count)]
     taper = body_taper(clip, frames[0], average_body(settings.body, best.length.median()))
-    weights = replace(settings.second_order, keep_length=PLAUSIBLE)
+    weights = replace(settings.second_order, keep_length=settings.start.keep_length)
     anchor = replace(best, length=torch.full_like(best.length, settings.start.whole * size.length))
     done = fit(problem_of(clip, many, taper, anchor, weights), best, settings.second_order.first_iterations)
     energy = torch.nan_to_num(done.energy, nan=torch.inf).view(2, len(frames), count).movedim(0, 1).flatten(1)
@@ -258,7 +262,8 @@ def _confirmed(clip: Clip, pairs: list[list[Start]]) -> list[Start]:
             states[row] = state
     confirmed = []
     for (one, other), state in zip(twos, states, strict=True):
-        same = distance(clip, other.frame, state, other.state) < MEETING * float(other.state.sigma.mean())
+        near = clip.settings.start.agree * float(other.state.sigma.mean())
+        same = distance(clip, other.frame, state, other.state) < near
         confirmed += [replace(start, confirmed=same) for start in (one, other)]
     return [*confirmed, *single]
 
@@ -291,10 +296,10 @@ def distance(clip: Clip, frame: int, one: FrameState, other: FrameState) -> floa
 
 
 def _learning_weights(clip: Clip) -> SecondOrderSettings:
-    # The length may still change, but not from one frame to the next by what a hidden tail would gain. No frame has to
-    # come to rest: they are all fitted again, together with the body.
-    weights = clip.settings.second_order
-    return replace(weights, keep_length=weights.keep_length * 1e-2, settled=max(weights.settled, ROUGHLY))
+    """Weights while the length is not known yet, and no frame has to come to rest."""
+    weights, start = clip.settings.second_order, clip.settings.start
+    settled = max(weights.settled, start.settled)
+    return replace(weights, keep_length=weights.keep_length * start.loose_length, settled=settled)
 
 
 def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> Sample:
@@ -317,11 +322,11 @@ def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> S
 def shape_odds(animal: Animal, other: Animal) -> float:
     """How much the shapes of the ends speak for keypoint 0 being the head, in natural log odds.
 
-    The blunter end is mostly the head. How surely was measured: over 13 animals of three image models the energies
-    differed by some ten nats where they spoke against it, and by a hundred or more where they spoke for it.
+    The blunter end is mostly the head; how surely is measured (`HeadSettings.shape_nats`).
     """
+    heads = animal.clip.settings.heads
     nats = (other.energy - animal.energy) / nat(animal.clip.settings)
-    return float(np.clip(nats / 60, -3, 3))
+    return float(np.clip(nats / heads.shape_nats, -heads.most_odds, heads.most_odds))
 
 
 def forward_odds(clip: Clip, sample: Sample) -> float:
@@ -334,5 +339,6 @@ def forward_odds(clip: Clip, sample: Sample) -> float:
     tangent = (states.frames[:-1, middle, :, 0] + states.frames[1:, middle, :, 0]).double().cpu() / 2
     forward = -((world[1:, middle] - world[:-1, middle]) * tangent).sum(-1).mean(1).numpy()
     forward = forward / float(states.length.median()) / steps
-    spread = forward.std() / np.sqrt(len(forward)) + 1e-3
-    return float(np.clip(forward.mean() / spread, -3, 3))
+    spread = forward.std() / np.sqrt(len(forward)) + STANDSTILL
+    most = clip.settings.heads.most_odds
+    return float(np.clip(forward.mean() / spread, -most, most))

@@ -20,10 +20,19 @@ from midline3d.fitting.body import Body
 from midline3d.fitting.views import Views
 from midline3d.reading import validated
 from midline3d.recording import Prepared
-from midline3d.settings import CurveSettings, Settings
+from midline3d.settings import CurveSettings, PixelSettings, Settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
 from midline3d.tracking.veil import Veil
+
+BRIGHTNESS_FRAMES = 20
+"""Frames, spread over the recording, that tell the body's brightness: more would say the same."""
+CLEAR, LIT = 6.0, 0.1
+"""Standard deviations of the noise, and share of the brightest pixel, above which a pixel is the worm's."""
+UPPER = 70
+"""Percentile of the worm's pixels that is the body's middle: its flanks and tips are fainter, crossings brighter."""
+CROSSING = 2.0
+"""Of the body's brightness: as much as one crossing adds up to; brighter is dirt, and cut in plain images."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Clip:
     @staticmethod
     def of(prepared: Prepared, settings: Settings, device: torch.device) -> Clip:
         brightness = _brightness(prepared)
-        error = least_error(torch.from_numpy(prepared.noise).float(), brightness)
+        error = least_error(torch.from_numpy(prepared.noise).float(), brightness, settings.pixels)
         return Clip(prepared, settings, brightness.to(device), error.to(device), prepared.cameras, device)
 
     def on(self, device: torch.device) -> Clip:
@@ -107,7 +116,7 @@ class Clip:
     def plain_views(self, frames: list[int]) -> Views:
         """Images in which the body's middle has the brightness 1 and nothing is negative: the paper's."""
         views = self.views(frames, torch.ones_like(self.brightness))
-        return replace(views, images=views.images.clamp(0, 2))
+        return replace(views, images=views.images.clamp(0, CROSSING))
 
     def bounds(self) -> Bounds:
         return bounds_of(self.settings.curve, self.contrast)
@@ -118,7 +127,9 @@ class Clip:
     def measured(self, error: Float[Tensor, " camera"], veil: Veil | None) -> Clip:
         """The clip with another veil and another standard deviation of faint light, at least that of the noise."""
         noise = torch.from_numpy(self.prepared.noise).to(error)
-        return replace(self, error=torch.maximum(error, least_error(noise, self.brightness)), veil=veil)
+        return replace(
+            self, error=torch.maximum(error, least_error(noise, self.brightness, self.settings.pixels)), veil=veil
+        )
 
     def carried(self, state: FrameState, old: int, new: int) -> FrameState:
         """A state of frame `old` told in the local world of frame `new`."""
@@ -153,9 +164,11 @@ def balanced(images: Tensor) -> Tensor:
     return torch.where(images < 0, 1 / (1 - images) - 1, images)
 
 
-def least_error(noise: Float[Tensor, " camera"], brightness: Float[Tensor, " camera"]) -> Float[Tensor, " camera"]:
-    """The noise, or where there is hardly any a share of the body's signal: no model is better than that."""
-    return torch.maximum(noise, 0.01 * brightness)
+def least_error(
+    noise: Float[Tensor, " camera"], brightness: Float[Tensor, " camera"], settings: PixelSettings
+) -> Float[Tensor, " camera"]:
+    """The noise, or where there is hardly any a share of the body's signal."""
+    return torch.maximum(noise, settings.least_error * brightness)
 
 
 def bounds_of(settings: CurveSettings, contrast: Float[Tensor, " camera"]) -> Bounds:
@@ -198,15 +211,15 @@ def _kept(folder: Path) -> dict[str, Any]:
 
 
 def _brightness(prepared: Prepared) -> Float[Tensor, " camera"]:
-    """The upper third of what stands clear of the noise, over frames spread through the recording."""
+    """About the upper third of what stands clear of the noise, over frames spread through the recording."""
     located = np.flatnonzero(prepared.log.status == 0)
     if not len(located):
         located = np.arange(len(prepared))
-    chosen = located[np.linspace(0, len(located) - 1, min(20, len(located))).round().astype(int)]
+    chosen = located[np.linspace(0, len(located) - 1, min(BRIGHTNESS_FRAMES, len(located))).round().astype(int)]
     images = np.stack([prepared[int(frame)].images for frame in chosen]).astype(np.float32)
     levels = []
     for camera, (noise, offset) in enumerate(zip(prepared.noise, prepared.offset, strict=True)):
         view = images[:, camera] - offset
-        body = view[view > max(6 * noise, 0.1 * view.max())]
-        levels.append(float(np.percentile(body, 70)) if len(body) else 255.0)
+        body = view[view > max(CLEAR * noise, LIT * view.max())]
+        levels.append(float(np.percentile(body, UPPER)) if len(body) else 255.0)
     return torch.tensor(levels)

@@ -39,8 +39,6 @@ CLIPS = "clips"
 """Folder of the clips in a result, each a result of its own; gone once they are put together."""
 SPANS, VOTES, RIGHT = "spans", "votes", "right"
 """Names under which a run keeps its spans, a clip its votes (see `heads`), a run that all has been put right."""
-MEETING = 0.03
-"""Body lengths: two clips whose midlines lie nearer to each other, on average, have found the same."""
 PATIENCE = 10.0
 """Seconds that a clip waits for the process that held it before: where that was killed it may take a moment to end."""
 AT_ONCE = 128
@@ -329,7 +327,7 @@ def _meet(one: Frames, other: Frames, seam: int, beginning: Beginning) -> bool:
         assert here is not None and there is not None
         both += 1
         away = min(np.linalg.norm(here - each, axis=-1).mean() for each in (there, there[::-1]))
-        if away <= MEETING * length:
+        if away <= beginning.clip.settings.repair.meeting * length:
             return True
     return not both
 

@@ -22,7 +22,7 @@ from midline3d.store import Edit, EditLog, FrameResult, Pin, StoredFrames, edit_
 from midline3d.tracking.checkpoint import recorded
 from midline3d.tracking.clip import LOOKS, Clip, clip_beside, kept_body, stored_states
 from midline3d.tracking.evidence import evidence
-from midline3d.tracking.follow import SOFTER, Candidate, outcome
+from midline3d.tracking.follow import Candidate, outcome
 from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import body_taper, nat, problem_of
 
@@ -201,12 +201,13 @@ class Bench:
         """The least energy over all starts, each also drawn to its pins as if faint light were less exactly known."""
         clip = self.clip
         most = 2 * clip.settings.second_order.iterations
-        soft = replace(clip, error=SOFTER * clip.error)
+        softer = clip.settings.tracking.softer
+        soft = replace(clip, error=softer * clip.error)
         strong = None if pins is None else pins.weighted(FIRST)
-        dim = replace(anchor, iota=anchor.iota / SOFTER)
-        faint = replace(starts, iota=starts.iota / SOFTER)
+        dim = replace(anchor, iota=anchor.iota / softer)
+        faint = replace(starts, iota=starts.iota / softer)
         rough = fit(self._problem(place, len(starts), dim, strong, soft), faint, most).state
-        again = merged([starts, replace(rough, iota=rough.iota * SOFTER)])
+        again = merged([starts, replace(rough, iota=rough.iota * softer)])
         done = fit(self._problem(place, len(again), anchor, pins, clip), again, most)
         return done[[int(torch.nan_to_num(done.energy, nan=math.inf).argmin())]]
 
@@ -228,7 +229,7 @@ class Bench:
         problem = self._problem(place, 1, anchor, None, clip)
         plain = evaluate(problem, found.state)
         fitted = Fit(found.state, plain.energy, plain.terms, found.iterations)
-        told = evidence(problem, found.state, clip.contrast, clip.noise)
+        told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
         verdict = judge(told, 0.0, clip.settings.judging)
         if verdict.status == "lost" and pins is not None:
             verdict = Verdict("suspect", verdict.reason)  # somebody has said that it is there

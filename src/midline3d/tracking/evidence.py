@@ -14,19 +14,19 @@ from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
 
 from midline3d.cameras import project, scale
 from midline3d.fitting.second_order import Problem, rendered
+from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
-FAINT = 0.12
-"""Of the body's brightness: light under it belongs to the veil's leftovers and to blur, and is not counted."""
-DOUBT = 3.0
-"""Standard deviations of the noise, averaged over 3 x 3 px, under which light is not counted either."""
-SLACK = 1.6
-"""Factor by which brightness may be wrong before it counts as left over or lacking: texture, granules, focus."""
-BRIGHTEST = 1.3
-"""Where the body crosses itself its light adds up: cut there."""
-REACH = 2.5
-"""Widths of the body around the curve within which light that nothing explains counts as the animal's."""
+AVERAGED = 2.2
+"""Factor by which averaging over 3 x 3 px lowers the noise: 3 if neighbours were independent, which they are not."""
+THINNEST = 0.8
+"""px: least sigma of a body, as `CurveSettings.sigma`: thinner it falls between the pixels."""
+BEYOND = (0.75, 1.75)
+"""Widths of the body beyond an end between which light is looked for: closer it is the end's own blur, further off it
+is no longer straight on."""
+FAN = (0.44, 0.87)
+"""rad to the end's own direction in which light is looked for, too: 25 and 50 degrees, as far as an end may bend."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def evidence(
     state: FrameState,
     contrast: Float[Tensor, " camera"],
     noise: Float[Tensor, " camera"],
+    settings: EvidenceSettings,
     drawn: Float[Tensor, "batch camera w w"] | None = None,
 ) -> Evidence:
     """The evidence for states.
@@ -73,18 +74,17 @@ def evidence(
     light = torch.where(raw < 0, 1 - 1 / (1 + raw), raw) / unit
     drawn = rendered(problem, state) / unit if drawn is None else drawn
     light, drawn = (avg_pool2d(each, 3, stride=1, padding=1, count_include_pad=False) for each in (light, drawn))
-    # Over 3 x 3 px, whose noise is not quite independent.
-    noise = noise / 2.2
-    least = torch.clamp(DOUBT * noise, min=FAINT)[:, None, None]
-    light, drawn = light.clamp(-1, BRIGHTEST), drawn.clamp(max=BRIGHTEST)
-    width = 2.4 * problem.taper.sharp.clamp(min=0.8).expand(len(state), -1)
-    near = _around(drawn > FAINT, width, REACH)
+    noise = noise / AVERAGED
+    least = torch.clamp(settings.doubt * noise, min=settings.faint)[:, None, None]
+    light, drawn = light.clamp(-1, settings.brightest), drawn.clamp(max=settings.brightest)
+    width = settings.width * problem.taper.sharp.clamp(min=THINNEST).expand(len(state), -1)
+    near = _around(drawn > settings.faint, width, settings.reach)
     counted = near & (torch.maximum(light, drawn) > least)
     common = torch.where(counted, torch.minimum(light, drawn).clamp(min=0), 0.0).sum((2, 3))
     either = torch.where(counted, torch.maximum(light, drawn), 0.0).sum((2, 3))
     piece = width.square()
-    over = torch.where(near, (light - SLACK * drawn - least).clamp(min=0), 0.0).sum((2, 3)) / piece
-    lacking = (drawn / SLACK - light - least).clamp(min=0).sum((2, 3)) / piece
+    over = torch.where(near, (light - settings.slack * drawn - least).clamp(min=0), 0.0).sum((2, 3)) / piece
+    lacking = (drawn / settings.slack - light - least).clamp(min=0).sum((2, 3)) / piece
     seen = project(problem.views.cameras, state.points, state.shift)
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
     outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
@@ -92,9 +92,9 @@ def evidence(
         explained=common / either.clamp(min=1e-6),
         unexplained=over,
         unbacked=lacking,
-        beyond=_beyond((light - SLACK * drawn).clamp(min=0), problem, state, width),
+        beyond=_beyond((light - settings.slack * drawn).clamp(min=0), problem, state, width),
         border=outside,
-        confidence=_confidence(light, drawn, seen, noise),
+        confidence=_confidence(light, drawn, seen, noise, settings.texture),
     )
 
 
@@ -122,7 +122,7 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
     """The most of `left` along any straight way on from an end, in the view that has the least of it there."""
     cameras = problem.views.cameras
     across = (width / scale(cameras, state.points)).mean(1)
-    steps = torch.linspace(0.75, 1.75, 4, device=left.device, dtype=left.dtype)
+    steps = torch.linspace(*BEYOND, 4, device=left.device, dtype=left.dtype)
     ends = []
     for end, outward in ((0, -1.0), (-1, 1.0)):
         ways = _fan(outward * state.frames[:, end, :, 0], state.frames[:, end, :, 1:])
@@ -137,16 +137,18 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
 def _fan(axis: Float[Tensor, "batch 3"], normals: Float[Tensor, "batch 3 2"]) -> Float[Tensor, "batch way 3"]:
     """Directions within 50 degrees of an axis."""
     ways = [axis]
-    for angle in (0.44, 0.87):
+    for angle in FAN:
         for turn in torch.arange(8) * (torch.pi / 4):
             side = normals[..., 0] * torch.cos(turn) + normals[..., 1] * torch.sin(turn)
             ways.append(axis * math.cos(angle) + side * math.sin(angle))
     return torch.stack(ways, 1)
 
 
-def _confidence(light: Tensor, drawn: Tensor, seen: Tensor, noise: Tensor) -> Float[Tensor, "batch vertex"]:
+def _confidence(
+    light: Tensor, drawn: Tensor, seen: Tensor, noise: Tensor, texture: float
+) -> Float[Tensor, "batch vertex"]:
     there, wanted = _at(light, seen), _at(drawn, seen)
-    spread = (noise[:, None].square() + (0.2 * wanted).square()).sqrt()
+    spread = (noise[:, None].square() + (texture * wanted).square()).sqrt()
     doubt = (there - wanted / 2) / spread.clamp(min=1e-6)
     inside = torch.nan_to_num(torch.special.ndtr(doubt), nan=0.0)
     return inside.amin(1)

@@ -10,16 +10,13 @@ import torch
 from midline3d.fitting.second_order import Fit, fit
 from midline3d.fitting.start import search
 from midline3d.state import FrameState, merged
-from midline3d.tracking.begin import MEETING, Beginning, distance, start_pairs
+from midline3d.tracking.begin import Beginning, distance, start_pairs
 from midline3d.tracking.evidence import evidence
-from midline3d.tracking.follow import Track, follow
+from midline3d.tracking.follow import SHARPEST, Track, follow
 from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import problem_of
 
 RANK = ("lost", "suspect", "ok")
-FEWER = 3
-"""Times fewer starts that the first pair of frames is searched with: what is found is held against the known body, and
-then confirmed or not; mostly a few are enough."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ def found_afresh(beginning: Beginning, spans: list[list[int]], generator: torch.
     clip, tried = beginning.clip, [list[Found]() for _ in spans]
     most = clip.settings.start.rounds * clip.settings.start.pairs
     waiting = {place: islice(chain.from_iterable(start_pairs(clip, span)), most) for place, span in enumerate(spans)}
-    starts = max(1, clip.settings.start.starts // FEWER)
+    starts = max(1, clip.settings.start.starts // clip.settings.tracking.fewer_starts)
     while waiting:
         pairs = {place: pair for place, left in waiting.items() if (pair := next(left, None)) is not None}
         found = iter(searched_for(beginning, [frame for pair in pairs.values() for frame in pair], generator, starts))
@@ -69,7 +66,7 @@ def searched_for(beginning: Beginning, frames: list[int], generator: torch.Gener
         return []
     clip, settings = beginning.clip, beginning.clip.settings
     settings = replace(settings, start=replace(settings.start, starts=starts))
-    length, width = float(beginning.body.length), 1.2 * float(beginning.body.sharp)
+    length, width = float(beginning.body.length), SHARPEST * float(beginning.body.sharp)
     guesses = search(clip.plain_views(frames), length, width, settings, clip.plain_bounds(), generator)
     count = min(settings.start.polish, starts)
     best = guesses.best(count)
@@ -92,7 +89,7 @@ def _best(beginning: Beginning, frame: int, tried: Fit) -> Found:
     clip = beginning.clip
     state = tried.state[[int(torch.nan_to_num(tried.energy, nan=torch.inf).argmin())]]
     problem = problem_of(clip, [frame], beginning.taper, state, clip.settings.second_order)
-    told = evidence(problem, state, clip.contrast, clip.noise)
+    told = evidence(problem, state, clip.contrast, clip.noise, clip.settings.evidence)
     explained = float(torch.nan_to_num(told.explained, nan=0.0).amin())
     return Found(frame, state, judge(told, 0.0, clip.settings.judging), explained)
 
@@ -107,5 +104,6 @@ def _confirmed(beginning: Beginning, pair: list[Found]) -> list[Found]:
     if any(tracked.fit is None for tracked in follow(beginning, [frame + way for frame in between], track)):
         return pair
     reached = track.states[-1][1]
-    same = distance(clip, other.frame, reached, other.state) < MEETING * float(other.state.sigma.mean())
+    near = clip.settings.start.agree * float(other.state.sigma.mean())
+    same = distance(clip, other.frame, reached, other.state) < near
     return [replace(each, confirmed=same) for each in pair]

@@ -22,8 +22,13 @@ from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import problem_of
 from midline3d.tracking.paper import descended, drawn_by_paper
 
-SOFTER = 6.0
-"""How many times less exactly faint light is known while a frame is fitted softly: about as in the paper."""
+SLIDES = (-3 / 32, -1 / 32, 1 / 32, 3 / 32)
+"""Of the body's length: how far starts around a state are slid along it. An animal swims a fiftieth of its length
+between frames; an end that was caught by something may have slid by a tenth."""
+STRAIGHTENED = (0.8, 0.5)
+"""Of the curvature: starts around a state that are less bent, because too bent a curve seldom comes undone."""
+SHARPEST = 1.2
+"""Of the body's sigma in perfect focus: about its usual width in the images, for a search."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     problem = problem_of(clip, [frame], beginning.taper, anchor, clip.settings.second_order)
 
     def judged(found: Fit, drawn: Tensor | None = None) -> Candidate:
-        told = evidence(problem, found.state, clip.contrast, clip.noise, drawn)
+        told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence, drawn)
         moved = _moved(found.state, starts) if adjacent else 0.0
         return Candidate(found, told, judge(told, moved, clip.settings.judging))
 
@@ -154,13 +159,14 @@ def _softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
     would rather be bent towards it in the wrong way.
     """
     clip, weights = beginning.clip, beginning.clip.settings.second_order
-    soft = replace(clip, error=SOFTER * clip.error)
-    begin = replace(starts, iota=starts.iota / SOFTER)
+    softer = clip.settings.tracking.softer
+    soft = replace(clip, error=softer * clip.error)
+    begin = replace(starts, iota=starts.iota / softer)
     count = [frame] * len(begin)
     rough = fit(
         problem_of(soft, count, beginning.taper, begin[[0] * len(begin)], weights), begin, 2 * weights.iterations
     )
-    start = replace(rough.state, iota=rough.state.iota * SOFTER)
+    start = replace(rough.state, iota=rough.state.iota * softer)
     fine = problem_of(clip, count, beginning.taper, starts[[0] * len(begin)], weights)
     done = fit(fine, start, 2 * weights.iterations)
     return done[[int(torch.nan_to_num(done.energy, nan=torch.inf).argmin())]]
@@ -190,9 +196,9 @@ def _again(beginning: Beginning, frame: int, anchor: FrameState, starts: FrameSt
 
 def _further(state: FrameState) -> FrameState:
     """Starts around a state: moved along the body both ways, less bent, and brought to the middle of the crop."""
-    few = max(1, state.vertices // 32)
-    moves = [torch.tensor([by], device=state.points.device) for by in (-3 * few, -few, few, 3 * few)]
-    straighter = [replace(state, curvature=state.curvature * share).rebuilt(state.middle()) for share in (0.8, 0.5)]
+    slides = [max(1, round(abs(share) * state.vertices)) * (1 if share > 0 else -1) for share in SLIDES]
+    moves = [torch.tensor([by], device=state.points.device) for by in slides]
+    straighter = [replace(state, curvature=state.curvature * share).rebuilt(state.middle()) for share in STRAIGHTENED]
     # The crop lies around where the animal was located, wherever it was before.
     centred = state.moved(-state.points.mean(1))
     return merged([*(state.shifted(by) for by in moves), *straighter, centred, centred.reversed()])
@@ -205,7 +211,7 @@ def _searched(beginning: Beginning, frame: int, anchor: FrameState, generator: t
     guesses = search(
         clip.plain_views([frame]),
         float(body.length),
-        1.2 * float(body.sharp),
+        SHARPEST * float(body.sharp),
         settings,
         clip.plain_bounds(),
         generator,

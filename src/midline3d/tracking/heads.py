@@ -17,22 +17,11 @@ import torch
 from numpy.typing import NDArray
 
 from midline3d.fitting.second_order import fit
+from midline3d.settings import HeadSettings
 from midline3d.state import FrameState, merged
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.learning import nat, problem_of
 
-STEP = 0.03
-"""Body lengths that the midline may well move in one frame, root mean square."""
-LINK = 12.0
-"""Log odds that a link is worth at most: a curve that slides along a coil is turned without a jump."""
-WEAK = 4.0
-"""Log odds of a link under which it ties two stretches together no more, and each is asked for itself."""
-NATS = 15.0
-"""Nats of one frame that are worth one of log odds: what the model gets wrong is the same in frame after frame."""
-VOTE = 3.0
-"""Log odds that one frame is worth at most."""
-LEAST, EVERY = 4, 32
-"""Votes of a stretch at least, and frames that one stands for in a long one."""
 Array = NDArray[np.float64]
 
 
@@ -44,9 +33,9 @@ class Links:
     odds: Array
     """Log odds that it is the same way round as the frame before in `frames`; 0 for the first."""
 
-    def stretches(self) -> list[NDArray[np.int64]]:
-        """The frames between weak links."""
-        return np.split(self.frames, np.flatnonzero(self.odds < WEAK)[1:]) if len(self.frames) else []
+    def stretches(self, weak: float) -> list[NDArray[np.int64]]:
+        """The frames between links of less than `weak` log odds."""
+        return np.split(self.frames, np.flatnonzero(self.odds < weak)[1:]) if len(self.frames) else []
 
 
 @dataclass(frozen=True)
@@ -59,7 +48,9 @@ class Reading:
     """(frame of the links,) probability that a frame is the body's way round once those are turned."""
 
 
-def links_of(midlines: Iterable[tuple[int, NDArray[np.floating] | None]], length: float) -> Links:
+def links_of(
+    midlines: Iterable[tuple[int, NDArray[np.floating] | None]], length: float, settings: HeadSettings
+) -> Links:
     """The links of frames in their order, by midlines (vertex, 3) in mm; length: the body's."""
     frames: list[int] = []
     odds: list[float] = []
@@ -71,18 +62,18 @@ def links_of(midlines: Iterable[tuple[int, NDArray[np.floating] | None]], length
             odds.append(0.0)
         else:
             same, other = (np.square(points - old).sum(-1).mean() / length**2 for old in (before, before[::-1]))
-            spread = STEP * (frame - frames[-1])
-            odds.append(float(np.clip((other - same) / (2 * spread**2), -LINK, LINK)))
+            spread = settings.step * (frame - frames[-1])
+            odds.append(float(np.clip((other - same) / (2 * spread**2), -settings.link, settings.link)))
         frames.append(frame)
         before = points
     return Links(np.array(frames, np.int64), np.array(odds))
 
 
-def voters(links: Links) -> list[int]:
+def voters(links: Links, settings: HeadSettings) -> list[int]:
     """The frames to be asked which way round they fit: some of every stretch."""
     chosen: list[int] = []
-    for stretch in links.stretches():
-        count = min(len(stretch), max(LEAST, len(stretch) // EVERY))
+    for stretch in links.stretches(settings.weak):
+        count = min(len(stretch), max(settings.least_votes, len(stretch) // settings.frames_per_vote))
         places = (np.arange(count) + 0.5) * len(stretch) / count
         chosen += stretch[places.astype(int)].tolist()
     return chosen
@@ -98,7 +89,8 @@ def votes(beginning: Beginning, frames: list[int], states: list[FrameState]) -> 
     problem = problem_of(clip, frames * 2, beginning.taper, both, weights)
     energy = fit(problem, both, 2 * weights.iterations).energy.double().cpu().view(2, -1)
     nats = torch.nan_to_num((energy[1] - energy[0]) / nat(clip.settings), nan=0.0)
-    return (nats / NATS).clamp(-VOTE, VOTE).numpy()
+    heads = clip.settings.heads
+    return (nats / heads.nats).clamp(-heads.vote, heads.vote).numpy()
 
 
 def read_heads(links: Links, frames: list[int], told: Array) -> Reading:

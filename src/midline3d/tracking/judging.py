@@ -40,14 +40,18 @@ def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
         twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained and further <= settings.beyond
     ):
         return Verdict("suspect", "light unexplained")
-    if not (lacking <= settings.unbacked and explained >= settings.explained and _unsure(told) <= settings.unsure):
+    if not (
+        lacking <= settings.unbacked
+        and explained >= settings.explained
+        and _unsure(told, settings.tips) <= settings.unsure
+    ):
         return Verdict("suspect", "drawn without light")
     if not moved <= settings.jump:
         return Verdict("suspect", "jump")
     return Verdict("ok", "")
 
 
-def _unsure(told: Evidence) -> float:
+def _unsure(told: Evidence, tips: float) -> float:
     """Share of the vertices, the faint tips aside, at which the light is rather not there than there."""
-    tip = max(1, told.confidence.shape[1] // 16)
+    tip = max(1, int(tips * told.confidence.shape[1]))
     return float((told.confidence[:, tip:-tip] < 0.5).float().mean())

@@ -38,9 +38,6 @@ def problem_of(
 
 HELD = 1e12
 """Weight of a squared number that is to stay where it is: far above what any image says."""
-BEYOND_NOISE = 2.0
-"""Times that lengths were farther off than their standard deviation by the noise, over 46 simulated animals of two
-image models: what a model gets wrong at the tips is the same in every frame."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +92,14 @@ def turned(clip: Clip, animal: Animal) -> Animal:
 
 def length_std(clip: Clip, animal: Animal) -> float:
     """Standard deviation of the animal's length, mm: what all frames together and a loose prior leave open, times
-    `BEYOND_NOISE`."""
+    `BodySettings.beyond_noise`."""
     settings = clip.settings
     loose = replace(settings, body=replace(settings.body, sure=1.0, learned=True, refine_cameras=True))
     problem, rig = _task(clip, animal)
     prior = _prior(loose, clip, animal)
     shared = Shared(animal.body.numbers(), animal.change)
     variance = length_variance(problem, rig, animal.sample.states, shared, prior) * nat(settings) / 2
-    return BEYOND_NOISE * float(animal.body.length) * max(variance, 0.0) ** 0.5
+    return settings.body.beyond_noise * float(animal.body.length) * max(variance, 0.0) ** 0.5
 
 
 def _fitted(clip: Clip, animal: Animal, iterations: int) -> Animal:
@@ -136,11 +133,12 @@ def remeasured(animal: Animal) -> Animal:
     drawn = rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
     signal = clip.signal(frames)
     spread = clip.error[:, None, None] + clip.settings.pixels.model_error * drawn
-    veil = learn_veil(signal, drawn, spread, float(taper.sharp.mean())) if clip.settings.body.veil else None
+    own = clip.settings.body
+    veil = learn_veil(signal, drawn, spread, float(taper.sharp.mean()), own.veil_damping) if own.veil else None
     left = ((signal if veil is None else veil.removed(signal)) - drawn).abs()
     error = clip.error.clone()
     for view, peak in enumerate(drawn.amax((0, 2, 3)).tolist()):
-        beside = (drawn[:, view] > 0) & (drawn[:, view] < 0.15 * peak)
+        beside = (drawn[:, view] > 0) & (drawn[:, view] < clip.settings.body.beside * peak)
         if bool(beside.any()):
             # What 68 % of the residuals stay under is a standard deviation that dirt does not move.
             error[view] = float(np.quantile(left[:, view][beside].cpu().numpy(), 0.68))

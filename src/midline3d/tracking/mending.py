@@ -22,11 +22,6 @@ from midline3d.tracking.follow import Candidate, Tracked, outcome
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import problem_of
 
-LEAST_GAIN = 0.2
-"""Energy that a frame must gain to be replaced: less is how far two descents into one minimum differ."""
-FARTHEST = 200
-"""Frames that a mending goes on for at most."""
-
 
 @dataclass(frozen=True)
 class Known:
@@ -65,18 +60,18 @@ def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]
     def known(frame: int) -> Known | None:
         return better[frame] if frame in better else read(frame)
 
-    count = len(beginning.clip)
+    count, limits = len(beginning.clip), beginning.clip.settings.repair
     for spring in at:
         for source, way in ((spring + 1, -1), (spring, 1)):
             for frame in range(source + way, count if way > 0 else -1, way):
-                if abs(frame - source) > FARTHEST:
+                if abs(frame - source) > limits.farthest:
                     break
                 old, start = known(frame), known(frame - way)
                 if old is None or start is None:
                     break
                 found = _from(beginning, frame, frame - way, start.state)
                 energy, status = float(found.fit.energy), found.verdict.status
-                if not energy < old.energy - LEAST_GAIN or status == "lost" or not no_worse(status, old):
+                if not energy < old.energy - limits.least_gain or status == "lost" or not no_worse(status, old):
                     break
                 better[frame] = Known(found.fit.state, energy, status)
                 yield outcome(beginning.clip, frame, found)
@@ -87,5 +82,5 @@ def _from(beginning: Beginning, frame: int, source: int, state: FrameState) -> C
     start = clip.carried(state, source, frame)
     problem = problem_of(clip, [frame], beginning.taper, start, weights)
     found = fit(problem, start, 2 * weights.iterations)
-    told = evidence(problem, found.state, clip.contrast, clip.noise)
+    told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
     return Candidate(found, told, judge(told, 0.0, clip.settings.judging))

@@ -29,7 +29,7 @@ from midline3d.tracking.follow import Candidate, Track, Tracked, follow, outcome
 from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import problem_of
-from midline3d.tracking.mending import LEAST_GAIN, Known, mended, springs
+from midline3d.tracking.mending import Known, mended, springs
 from midline3d.tracking.second_look import look_again
 from midline3d.tracking.second_look import places as looked_at
 
@@ -37,8 +37,6 @@ HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
 TURNED = 64
 """Frames turned in one batch."""
-FARTHEST = 200
-"""Frames that are followed again across a seam at most."""
 Votes = dict[int, float]
 """Log odds that a frame (within the clip) is the body's way round (see `heads.votes`)."""
 
@@ -88,7 +86,7 @@ class Frames:
 
     def links(self, frames: range) -> Links:
         """What ties each to the one before."""
-        return links_of(self.midlines(frames), float(self.beginning.body.length))
+        return links_of(self.midlines(frames), float(self.beginning.body.length), self.beginning.clip.settings.heads)
 
     def write(self, tracked: Tracked) -> None:
         self.result.append(self.start + tracked.frame, recorded(self.beginning.clip, tracked))
@@ -96,7 +94,7 @@ class Frames:
 
 def asked(frames: Frames, some: range, links: Links | None = None) -> Votes:
     """The votes of frames spread over some in a row."""
-    chosen = voters(links or frames.links(some))
+    chosen = voters(links or frames.links(some), frames.beginning.clip.settings.heads)
     told: Votes = {}
     for first in range(0, len(chosen), TURNED):
         part = chosen[first : first + TURNED]
@@ -184,7 +182,7 @@ def _reversed(frames: Frames, some: list[int]) -> Iterator[Tracked]:
         start = state.reversed()
         problem = problem_of(clip, [frame], beginning.taper, start, weights)
         found = fit(problem, start, 2 * weights.iterations)
-        seen = evidence(problem, found.state, clip.contrast, clip.noise)
+        seen = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
         yield outcome(clip, frame, Candidate(found, seen, judge(seen, 0.0, clip.settings.judging)))
 
 
@@ -225,21 +223,21 @@ def _across(frames: Frames, first: int, way: int, better: dict[int, Tracked]) ->
         return
     track = Track(deque(((frame, state) for frame, state in states if state is not None), maxlen=2))
     track.lost = 2  # the whole crop was searched when the frame was first lost
-    onward = range(first, len(clip) if way > 0 else -1, way)[:FARTHEST]
+    onward = range(first, len(clip) if way > 0 else -1, way)[: clip.settings.repair.farthest]
     for tracked in follow(beginning, list(onward), track):
         old = _record(frames, better, tracked.frame)
-        if tracked.fit is None or (old is not None and not _gains(tracked, old)):
+        if tracked.fit is None or (old is not None and not _gains(tracked, old, clip.settings.repair.least_gain)):
             return
         yield tracked
 
 
-def _gains(tracked: Tracked, old: FrameResult) -> bool:
+def _gains(tracked: Tracked, old: FrameResult, least: float) -> bool:
     """Whether a frame has come out better than it was."""
     rank = ("unreadable", "lost", "suspect", "ok")
     new, before = rank.index(tracked.status), rank.index(old.status)
     if tracked.fit is None or old.loss is None or new < before:
         return False
-    return new > before or float(tracked.fit.energy) < old.loss - LEAST_GAIN
+    return new > before or float(tracked.fit.energy) < old.loss - least
 
 
 def _record(frames: Frames, better: dict[int, Tracked], frame: int) -> FrameResult | None:

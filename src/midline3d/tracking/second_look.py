@@ -22,22 +22,16 @@ from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import nat, problem_of
 from midline3d.tracking.mending import Known, no_worse
 
-LEAST, EVERY = 4, 25
-"""Looks at a recording at least, and frames that one stands for in a long one."""
 AT_ONCE = 16
 """Frames searched in one batch."""
-GAIN = 2.0
-"""Nats that a look must leave less: less is how far two descents into one minimum differ."""
-APART = 1.0
-"""Of the body's sigma: a midline nearer than that on average is the same."""
 SEED = 5
 """Of the looks' random numbers."""
 
 
 def places(beginning: Beginning, doubted: Callable[[int], bool]) -> list[int]:
     """Where to look: spread over the located frames, and in the middle of every stretch that is not ok."""
-    found = beginning.clip.found
-    count = min(len(found), max(LEAST, len(found) // EVERY))
+    found, limits = beginning.clip.found, beginning.clip.settings.repair
+    count = min(len(found), max(limits.looks, len(found) // limits.frames_per_look))
     spread = (np.arange(count) + 0.5) * len(found) / max(1, count)
     chosen = {found[int(place)] for place in spread}
     bad = np.array([frame for frame in found if doubted(frame)], dtype=np.int64)
@@ -66,7 +60,9 @@ def _better(beginning: Beginning, found: Candidate, old: Known) -> bool:
     # By vertices: a curve that has slid along the body lies elsewhere, too.
     apart = float((state.points - old.state.points).norm(dim=-1).mean()) * beginning.clip.prepared.scale
     gained = (old.energy - energy) / nat(beginning.clip.settings)
-    return apart > APART * float(old.state.sigma.mean()) and gained > GAIN and no_worse(found.verdict.status, old)
+    limits = beginning.clip.settings.repair
+    elsewhere = apart > limits.look_apart * float(old.state.sigma.mean())
+    return elsewhere and gained > limits.look_gain and no_worse(found.verdict.status, old)
 
 
 def _turned_to(state: FrameState, old: Known | None) -> FrameState:
@@ -82,5 +78,5 @@ def _finished(beginning: Beginning, frame: int, state: FrameState) -> Candidate:
     clip, weights = beginning.clip, beginning.clip.settings.second_order
     problem = problem_of(clip, [frame], beginning.taper, state, weights)
     found = fit(problem, state, 2 * weights.iterations)
-    told = evidence(problem, found.state, clip.contrast, clip.noise)
+    told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
     return Candidate(found, told, judge(told, 0.0, clip.settings.judging))

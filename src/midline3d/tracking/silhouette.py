@@ -17,6 +17,13 @@ HALF = 1.55
 SLENDER = 50.0
 """Greatest length of a worm in halves of its width: dirt that touches it changes its area, not its kind."""
 
+OPEN = 0.75
+"""Quantile of all frames' lengths: coils hide a part of themselves, dirt that touches the worm adds to it."""
+THICKEST = 0.95
+"""Quantile of the distances to the silhouette's border that is half the width: crossings are thicker."""
+TAPERED = 1.75
+"""Area over length of a worm, in halves of its greatest width: 2 without its tapered ends."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -43,7 +50,7 @@ def worm_size(images: Float[Tensor, "batch camera height width"], per_mm: Float[
             sigmas.append(float(np.median([sigma for _, sigma in told])))
     if not lengths:
         return None
-    return Size(float(np.quantile(lengths, 0.75)), float(np.median(sigmas)))
+    return Size(float(np.quantile(lengths, OPEN)), float(np.median(sigmas)))
 
 
 def _length_and_sigma(view: NDArray[np.float32], per_mm: float) -> tuple[float, float] | None:
@@ -54,6 +61,6 @@ def _length_and_sigma(view: NDArray[np.float32], per_mm: float) -> tuple[float, 
     mass[0] = 0
     thing = things == int(mass.argmax())
     # Half the width where the body is thickest; crossings, which are thicker, are the last twentieth.
-    half = float(np.quantile(distance_transform_edt(thing)[thing], 0.95))
-    length = min(float(thing.sum()) / (1.75 * half), SLENDER * half)
+    half = float(np.quantile(distance_transform_edt(thing)[thing], THICKEST))
+    length = min(float(thing.sum()) / (TAPERED * half), SLENDER * half)
     return length / per_mm, half / HALF / per_mm

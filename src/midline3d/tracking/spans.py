@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 
 from midline3d.settings import TrackingSettings
 
-NEAR = 0.25
-"""Of a span's length: how far a cut may be moved to where the animal is gone anyway."""
-
 
 @dataclass(frozen=True)
 class Span:
@@ -32,7 +29,7 @@ def spans_of(located: NDArray[np.bool_], settings: TrackingSettings) -> list[Spa
     count = len(located)
     pieces = how_many(count, settings)
     even = [round(count * place / pieces) for place in range(1, pieces)]
-    reach = round(NEAR * settings.clip)
+    reach = round(settings.gap_reach * settings.clip)
     cuts = [0, *(_gap(located, cut, reach) for cut in even), count]
     return [
         Span(range(first, end), range(max(0, first - settings.overlap), min(count, end + settings.overlap)))

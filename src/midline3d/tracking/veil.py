@@ -20,11 +20,18 @@ from midline3d.shapes import Float, Tensor
 
 RINGS = ((2.0, 8), (4.0, 12), (8.0, 12))
 """How far the light goes, in widths of the sharp body, and in how many directions. Closer it is the body's own blur."""
-DAMPING = 0.01
-"""Of the least squares, as a share of their mean diagonal: neighbouring places tell nearly the same."""
-
-
-MOST_PIXELS = 12000
+RING_BLUR, LEAST_BLUR, PIXEL_BLUR = 0.45, 1.1, 0.7
+"""Blur of a place on a ring: as a share of its distance, so that neighbours on a ring meet; at least so many widths of
+the sharp body; at least so many cells, so that it is not lost between them."""
+CELL, LARGEST_CELL = 1.2, 8
+"""Widths of the sharp body, and px at most, that are averaged into a cell: the veil is wider than the body."""
+MOST_PIXELS = 12_000
+"""Cells that are asked in each view: as many as tell some thirty numbers well."""
+REACHED = 1e-3
+"""Of the brightest that is drawn: cells that less of it could reach say nothing of the veil."""
+REWEIGHTED, SPREAD = 6, 1.5
+"""Rounds of reweighting, enough to settle; and c of Cauchy's loss in medians of what is left over, which for normal
+errors is one standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -58,24 +65,24 @@ def learn_veil(
     drawn: Float[Tensor, "batch camera w w"],
     spread: Float[Tensor, "batch camera w w"],
     width: float,
+    damping: float,
 ) -> Veil:
     """How each view scatters, by what its images have over what is drawn.
 
     `spread` is the standard deviation of every pixel, in the images' units; `width` the body's sigma in perfect focus,
     px. Non-negative least squares, reweighted by Cauchy's loss, because dirt beside the animal is none of its light.
     """
-    cell = max(1, min(8, round(1.2 * width)))
+    cell = max(1, min(LARGEST_CELL, round(CELL * width)))
     images, drawn, spread = (avg_pool2d(each, cell, ceil_mode=True) for each in (images, drawn, spread))
     basis = _basis(width / cell).to(images)
     kernels = []
     for view in range(images.shape[1]):
         ghosts = _convolved(drawn[:, [view]], basis)
-        reached = ghosts.amax(1) > 1e-3 * float(drawn[:, view].amax())
+        reached = ghosts.amax(1) > REACHED * float(drawn[:, view].amax())
         more = (images - drawn)[:, view]
-        # As many pixels as tell some thirty numbers well.
         every = max(1, int(reached.sum()) // MOST_PIXELS)
-        rows = (ghosts.movedim(1, -1)[reached], more[reached], spread[:, view][reached])
-        shares = _shares(*(each[::every] for each in rows))
+        seen = ghosts.movedim(1, -1)[reached][::every]
+        shares = _shares(seen, more[reached][::every], spread[:, view][reached][::every], damping)
         kernels.append(torch.tensordot(shares, basis, 1))
     return Veil(torch.stack(kernels), cell)
 
@@ -95,28 +102,28 @@ def _scattered(small: Float[Tensor, "batch camera h w"], kernel: Float[Tensor, "
 
 
 def _shares(
-    ghosts: Float[Tensor, "pixel place"], more: Float[Tensor, " pixel"], spread: Float[Tensor, " pixel"]
+    ghosts: Float[Tensor, "pixel place"], more: Float[Tensor, " pixel"], spread: Float[Tensor, " pixel"], damping: float
 ) -> Float[Tensor, " place"]:
     a = (ghosts / spread[:, None]).double().cpu().numpy()
     b = (more / spread).double().cpu().numpy()
     weight, shares = np.ones(len(b)), np.zeros(a.shape[1])
-    for _ in range(6):
+    for _ in range(REWEIGHTED):
         square = (a * weight[:, None]).T @ a
-        damped = square + DAMPING * np.trace(square) / len(square) * np.eye(len(square))
+        damped = square + damping * np.trace(square) / len(square) * np.eye(len(square))
         factor = np.linalg.cholesky(damped + 1e-12 * np.eye(len(square)))
         shares = nnls(factor.T, np.linalg.solve(factor, a.T @ (weight * b)))[0]
         left = b - a @ shares
-        weight = 1 / (1 + (left / (1.5 * np.median(np.abs(left)) + 1e-9)) ** 2)
+        weight = 1 / (1 + (left / (SPREAD * np.median(np.abs(left)) + 1e-9)) ** 2)
     return torch.from_numpy(shares).to(ghosts)
 
 
 def _basis(width: float) -> Float[Tensor, "place k k"]:
     """A round blur at every place of the rings, each of sum 1; further off it is wider."""
-    reach = int(np.ceil(width * RINGS[-1][0] * 1.9))
+    reach = int(np.ceil(width * RINGS[-1][0] * (1 + 2 * RING_BLUR)))
     across = np.arange(-reach, reach + 1)
     kernels = []
     for far, count in RINGS:
-        blur = max(max(1.1, 0.45 * far) * width, 0.7)
+        blur = max(max(LEAST_BLUR, RING_BLUR * far) * width, PIXEL_BLUR)
         for angle in 2 * np.pi * np.arange(count) / count:
             row = np.exp(-((across - far * width * np.sin(angle)) ** 2) / (2 * blur**2))
             column = np.exp(-((across - far * width * np.cos(angle)) ** 2) / (2 * blur**2))

@@ -1,0 +1,113 @@
+"""What is thought of a frame, and what is put right once all are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from midline3d.settings.ranges import Count, Range, Share, Size, Weight
+
+
+@dataclass(frozen=True)
+class EvidenceSettings:
+    """How light is counted for and against a curve (see `tracking.evidence`)."""
+
+    faint: Share = 0.12
+    """Of the body's brightness: light under it belongs to the veil's leftovers and to blur, and is not counted."""
+    doubt: Weight = 3.0
+    """Standard deviations of the noise, averaged over 3 x 3 px, under which light is not counted either."""
+    slack: Annotated[float, Range(1, 100)] = 1.6
+    """Factor by which brightness may be wrong before it counts as left over or lacking: texture, granules, focus."""
+    brightest: Annotated[float, Range(0.1, 100)] = 1.3
+    """Of the body's brightness: where the body crosses itself its light adds up, and is cut there."""
+    reach: Annotated[float, Range(0.1, 100)] = 2.5
+    """Widths of the body around the curve within which light that nothing explains counts as the animal's."""
+    width: Annotated[float, Range(0.1, 100)] = 2.4
+    """Width of the body, in sigmas of its middle in perfect focus: what a Gaussian has at half its height."""
+    texture: Share = 0.2
+    """Of the light that is drawn: how far a right model is off at a vertex, beside the noise."""
+
+
+@dataclass(frozen=True)
+class JudgingSettings:
+    """From when on a frame is not trusted. Pieces are pieces of the body as long as it is wide (see `Evidence`): some
+    twenty are a worm."""
+
+    explained: Share = 0.5
+    """Least share of the light that image and render have in common, in every view. With less, as much of it speaks
+    against the frame as for it."""
+    least_explained: Share = 0.3
+    """The same, under which the frame is lost: a curve that lies across the worm has as much."""
+    unexplained: Weight = 4.0
+    """Most pieces of light around the curve that nothing draws, in two views at once: dirt is in one."""
+    most_unexplained: Weight = 12.0
+    """The same in one view: half a worm, which no dirt beside it is."""
+    beyond: Weight = 0.1
+    """Of the body's brightness: most light beyond an end, in all views at once. Dirt is hardly ever there in all."""
+    unbacked: Weight = 0.3
+    """Most pieces that are drawn where there is no light, in any view: no dirt excuses it."""
+    most_unbacked: Weight = 3.0
+    """The same, above which the frame is lost: a seventh of the body is drawn over nothing."""
+    tips: Share = 0.0625
+    """Of the body at each end that is not asked for its confidence: light may be too faint there to tell."""
+    unsure: Share = 0.03
+    """Most of the body, the tips aside, at which the light is rather not there than there in all views. Of 1834 frames
+    of 48 recordings of three image models that speaks against 64 % of the wrong ones and 1.6 % of the others."""
+    outside: Share = 0.03
+    """Most of the body that may lie outside the crop of a view: a tip touches the border without harm."""
+    jump: Weight = 0.15
+    """Body lengths that the vertices may lie from where they were expected, on average: a swimming animal's centre
+    moves by 0.02 in a frame."""
+    sprung: Weight = 0.05
+    """Body lengths that an end may move from one frame to the next more than the body's middle does: where it springs
+    further, the frames on either side are fitted again from the other."""
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """Telling head from tail: once when the body is learned, and again all along the recording (`tracking.heads`)."""
+
+    step: Size = 0.03
+    """Body lengths that the midline may well move in one frame, root mean square: a swimming animal's centre moves by
+    0.02."""
+    link: Weight = 12.0
+    """Log odds that a link between two frames is worth at most: a curve that slides along a coil is turned without a
+    jump."""
+    weak: Weight = 4.0
+    """Log odds of a link under which it ties two stretches together no more, and each is asked for itself."""
+    nats: Size = 15.0
+    """Nats of one frame that are worth one of log odds: what the model gets wrong is the same in frame after frame."""
+    vote: Weight = 3.0
+    """Log odds that one frame is worth at most, for the same reason."""
+    least_votes: Count = 4
+    """Votes of a stretch at least: one frame may be coiled, four seldom are."""
+    frames_per_vote: Count = 32
+    """Frames that one vote stands for in a long stretch: neighbours say the same, and each costs two fits."""
+    shape_nats: Size = 60.0
+    """Nats by which the body fits better one way round that are worth one of log odds. Over 13 animals of three image
+    models the energies differed by some ten nats where they spoke against the head, and by a hundred or more where they
+    spoke for it."""
+    most_odds: Weight = 3.0
+    """Log odds that the body's shape, or the direction in which it swims, is worth at most: neither is certain."""
+
+
+@dataclass(frozen=True)
+class RepairSettings:
+    """What is put right once all frames are there (`tracking.repair`, `mending`, `second_look`)."""
+
+    least_gain: Weight = 0.2
+    """Energy that a frame must gain to be replaced: less is how far two descents into one minimum differ."""
+    farthest: Count = 200
+    """Frames that are followed again from one spring, gap or seam at most: what is wrong for longer is not mended by
+    its neighbours."""
+    looks: Count = 4
+    """Frames of a recording that are searched for again at least: spread over it, one of them shows a lasting
+    mistake."""
+    frames_per_look: Count = 25
+    """Frames that one look stands for in a long recording: a mistake is carried on for some dozens."""
+    look_gain: Weight = 2.0
+    """Nats that a look must leave less: less is how far two descents into one minimum differ."""
+    look_apart: Weight = 1.0
+    """Of the body's sigma: a midline that was found nearer than that on average is the same."""
+    meeting: Share = 0.03
+    """Body lengths: two clips whose midlines lie nearer to each other, on average, have found the same."""
