@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import midline3d
@@ -25,6 +26,33 @@ def imports() -> list[tuple[str, str]]:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             found += [(own, name.split(".")[1]) for name in names if name.startswith("midline3d.")]
     return [(own, other) for own, other in found if own != other and own not in ("__init__", "__main__")]
+
+
+def files_imported() -> dict[str, set[str]]:
+    """Every file of ours by its module's name, and the files that it imports, wherever in it the import stands."""
+    files = {file.relative_to(PACKAGE).with_suffix("").parts: file for file in PACKAGE.rglob("*.py")}
+    names = {".".join(("midline3d", *parts)).removesuffix(".__init__"): file for parts, file in files.items()}
+    graph: dict[str, set[str]] = {}
+    for name, file in names.items():
+        found: set[str] = set()
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                parts = [f"{node.module}.{alias.name}" for alias in node.names]
+                found |= {part if part in names else node.module for part in parts}
+        graph[name] = (found & names.keys()) - {name, "midline3d"}
+    return graph
+
+
+def test_no_file_leads_back_to_itself() -> None:
+    """Inside folders too, and whether the import stands at the top, in a function or for types alone."""
+    graph = files_imported()
+    graph.pop("midline3d")  # it looks names up when they are first used
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as circle:
+        raise AssertionError(" imports ".join(reversed(circle.args[1]))) from None
 
 
 def test_every_module_has_its_place() -> None:

@@ -13,7 +13,7 @@ from midline3d.errors import InputError
 from midline3d.recording import check as full_check
 from midline3d.recording import load_recording, preflight, prepare
 from midline3d.recording.check import BEGINNING
-from midline3d.recording.findings import Limits
+from midline3d.recording.check.limits import Limits
 from midline3d.settings import LocatingSettings
 
 QUICK = LocatingSettings(background_frames=13)

@@ -28,8 +28,8 @@ from midline3d.tracking.follow import Tracked, outcome
 from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.repair import Frames, put_right
 from midline3d.tracking.spans import spans_of
+from midline3d.tracking.tasks import packed, unpacked
 from midline3d.tracking.ways import follow_ways
-from midline3d.tracking.worker import packed, unpacked
 
 CLIPS = import_module("midline3d.tracking.clips")
 RUN = import_module("midline3d.tracking.reconstruct")

@@ -14,7 +14,7 @@ from film import Film, write
 from small import file_system, fill
 
 from midline3d.errors import InputError
-from midline3d.recording import Recording, adopt, load_recording, passing, prepare
+from midline3d.recording import Recording, adopt, crop_pass, load_recording, prepare
 from midline3d.recording.crops import IMAGES, MANIFEST
 from midline3d.recording.identity import BLOCK, BLOCKS, ENDS, content_of, inputs_of
 from midline3d.settings import LocatingSettings
@@ -157,7 +157,7 @@ def test_crops_that_were_cut_off_are_made_again(folder: Path, crops: Path, tmp_p
 
 
 def test_a_full_disk_while_crops_are_cut(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing, "SAVED", 4)
+    monkeypatch.setattr(crop_pass, "SAVED", 4)
     recording, settings = load_recording(folder), replace(QUICK, lag=4)
     whole = prepare(recording, settings, tmp_path / "whole")
     with file_system(tmp_path / "small", 4) as small:

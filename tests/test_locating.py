@@ -8,9 +8,9 @@ from film import SIZE, Film, centre, midline, rig, write
 from midline3d.calibration import Calibration, make_camera
 from midline3d.errors import InputError
 from midline3d.recording import load_recording, prepare
-from midline3d.recording.background import Background, fill, light_field, masked_median, sorted_stack
-from midline3d.recording.locating import ABSENT, Decider, Expected, Places, candidates, combine
-from midline3d.recording.shake import moved, shake_of, texture_of
+from midline3d.recording.background.light import Background, fill, light_field, masked_median, sorted_stack
+from midline3d.recording.background.registration import moved, shake_of, texture_of
+from midline3d.recording.locating.places import ABSENT, Decider, Expected, Places, candidates, combine
 from midline3d.settings import LocatingSettings
 
 SETTINGS = LocatingSettings(background_frames=13)  # half the default's: quick

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from midline3d.calibration import Calibration, save_calibration
 from midline3d.errors import InputError
-from midline3d.recording import load_recording, passing, prepare
+from midline3d.recording import crop_pass, load_recording, prepare
 from midline3d.recording.crops import BEGUN, MANIFEST, Begun, Log
 from midline3d.recording.description import load_description
 from midline3d.recording.sources import ahead, open_source
@@ -324,7 +324,7 @@ def test_what_was_interrupted_or_made_for_other_settings_is_made_again(tmp_path)
 
 
 def test_what_was_interrupted_goes_on(tmp_path, film, monkeypatch):
-    monkeypatch.setattr(passing, "SAVED", 5)
+    monkeypatch.setattr(crop_pass, "SAVED", 5)
     recording, chosen = load_recording(film), LocatingSettings(background_frames=13, lag=4)
     whole = prepare(recording, chosen, tmp_path / "whole")
     calls = []

@@ -19,7 +19,7 @@ from midline3d.tracking.begin import Progress
 from midline3d.tracking.job import Job, frames_of
 from midline3d.tracking.several import Outcome
 from midline3d.tracking.steps import Step
-from midline3d.tracking.worker import packed
+from midline3d.tracking.tasks import packed
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from midline3d import cameras as rig
 from midline3d.errors import InputError
 from midline3d.files import aside, claim, demand, guarded, room, write_whole
+from midline3d.recording.check.preflight import judge_look
+from midline3d.recording.crop_pass import Pass, Progress
 from midline3d.recording.crops import (
     BEGUN,
     FORMAT,
@@ -33,10 +35,9 @@ from midline3d.recording.crops import (
 )
 from midline3d.recording.description import Recording
 from midline3d.recording.identity import inputs_of
-from midline3d.recording.passing import Looker, Pass, Progress, window_for
-from midline3d.recording.preflight import judge_look
+from midline3d.recording.locating.locator import Looker, window_for
+from midline3d.recording.locating.survey import survey
 from midline3d.recording.sources import Picture, synchronised
-from midline3d.recording.survey import survey
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]

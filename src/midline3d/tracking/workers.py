@@ -14,7 +14,7 @@ from typing import Any
 from midline3d.errors import InputError
 from midline3d.tracking.child import Child
 from midline3d.tracking.job import Job
-from midline3d.tracking.worker import packed
+from midline3d.tracking.tasks import packed
 
 MEMORY = 800_000_000
 """Bytes that a worker takes: torch, and a clip's frames on their way."""

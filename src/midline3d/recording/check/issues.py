@@ -1,13 +1,14 @@
-"""What is, or may be, wrong with a recording, each as one sentence, and the limits beyond which it is wrong."""
+"""What is, or may be, wrong with a recording, each as one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from midline3d.recording.description import Recording
-from midline3d.recording.order import Order
+from midline3d.recording.check.facts import CameraFacts, Facts
+from midline3d.recording.check.limits import Limits
+from midline3d.recording.description import Recording, View
 
 LENGTHS = (0.05, 10.0)
 """mm: no nematode that is filmed like this is smaller or larger."""
@@ -18,44 +19,14 @@ GHOSTLY = (
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Beyond these a recording does not pass; the report states them."""
-
-    found: float = 0.98
-    """Least share of frames in which the worm is found."""
-    seen: float = 0.9
-    """Least share of frames in which each view shows it."""
-    residual: float = 15.0
-    """px: largest median reprojection error of its centre; refinement of the cameras takes up what is below."""
-    mixed: float = 2.0
-    """px by which the views may drift apart as the worm moves, if in another order they drift far less."""
-    mixed_share: float = 0.4
-    """Far less: this share."""
-    contrast: float = 8.0
-    """Least peak of the worm over the noise."""
-    missing: float = 0.01
-    """Largest share of frames dropped or unreadable in a camera."""
-    rate: float = 0.005
-    """Largest relative difference of the cameras' frame rates."""
-    jitter: float = 0.3
-    """Largest spread of the time between frames, in frames."""
-    lag: float = 1.5
-    """Frames by which a camera may run before or after the others."""
-    focus: float = 0.35
-    """Least sharpness, of each camera's own median."""
-    second: float = 0.3
-    """Largest share of frames with a second thing like a worm."""
-
-
-@dataclass(frozen=True)
-class Finding:
+class Issue:
     """One thing that is, or may be, wrong."""
 
     severity: Literal["error", "warning"]
     text: str
 
 
-def timing_findings(recording: Recording, limits: Limits, shortest: bool = False) -> Iterator[Finding]:
+def timing_issues(recording: Recording, limits: Limits, shortest: bool = False) -> Iterator[Issue]:
     """What counts, rates and time stamps say; shortest: that longer cameras lose their tails is wanted."""
     least, most = min(recording.views, key=_count), max(recording.views, key=_count)
     if most.count != least.count:
@@ -88,21 +59,23 @@ def timing_findings(recording: Recording, limits: Limits, shortest: bool = False
             )
 
 
-def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
+def worm_issues(facts: Facts) -> Iterator[Issue]:
     """What locating the worm here and there says."""
-    worm = facts["worm"]
-    if worm["found"] < limits.found:
+    worm, limits = facts.worm, facts.limits
+    if worm is None:
+        return
+    if worm.found < limits.found:
         yield _error(
-            f"the worm is found in {worm['found']:.1%} of the frames looked at (limit {limits.found:.0%}), first not "
-            f"in frame {worm['lost_first']}"
+            f"the worm is found in {worm.found:.1%} of the frames looked at (limit {limits.found:.0%}), first not "
+            f"in frame {worm.lost_first}"
         )
-    if worm["aside"]:
+    if worm.aside:
         yield _warning(GHOSTLY)
-    fault = size_fault(worm["length_mm"], worm["scale"])
+    fault = size_fault(worm.length_mm, worm.scale)
     if fault is not None:
         yield _error(fault)
-    yield from _order_findings(facts, limits)
-    residual = worm["residual_median"] or 0.0
+    yield from _order_issues(facts)
+    residual = worm.residual_median or 0.0
     if residual > limits.residual:
         yield _error(
             f"the views miss each other by {residual:.1f} px (limit {limits.residual:g}): the calibration is wrong, "
@@ -113,25 +86,26 @@ def worm_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
             f"the views miss each other by {residual:.1f} px: the calibration is off by about that much, which "
             "reconstruct takes up; midline3d refine-cameras makes a better one"
         )
-    if worm["second"] > limits.second:
-        yield _warning(second_worm(worm["second"]))
-    for camera in facts["cameras"]:
-        yield from _view_findings(camera, limits)
-    if facts["disk_needed"] > facts["disk_free"]:
+    if worm.second > limits.second:
+        yield _warning(second_worm(worm.second))
+    for camera in facts.cameras:
+        yield from _view_issues(camera, limits)
+    needs = facts.needs
+    if needs is not None and needs.disk_needed > needs.disk_free:
         yield _error(
-            f"the reconstruction needs {facts['disk_needed'] / 1e9:.1f} GB, but only {facts['disk_free'] / 1e9:.1f} GB "
+            f"the reconstruction needs {needs.disk_needed / 1e9:.1f} GB, but only {needs.disk_free / 1e9:.1f} GB "
             "are free beside the recording"
         )
 
 
-def _order_findings(facts: dict[str, Any], limits: Limits) -> Iterator[Finding]:
+def _order_issues(facts: Facts) -> Iterator[Issue]:
     """Whether the pictures fit together far better when they change places."""
-    if facts["worm"]["order"] is None or facts["worm"]["second"] > limits.second:
+    worm, limits = facts.worm, facts.limits
+    if worm is None or worm.order is None or worm.second > limits.second:
         return  # of two worms each view may show another as the heaviest
-    order = Order(**facts["worm"]["order"])
-    if order.wrong(limits.mixed, limits.mixed_share):
-        names, sources = ([camera[key] for camera in facts["cameras"]] for key in ("name", "source"))
-        yield _error(order.remedy(names, sources))
+    if worm.order.wrong(limits.mixed, limits.mixed_share):
+        names, sources = [camera.name for camera in facts.cameras], [camera.source for camera in facts.cameras]
+        yield _error(worm.order.remedy(names, sources))
 
 
 def second_worm(share: float) -> str:
@@ -152,32 +126,34 @@ def size_fault(length: float, scale: float) -> str | None:
     )
 
 
-def _view_findings(camera: dict[str, Any], limits: Limits) -> Iterator[Finding]:
-    name = camera["name"]
-    if camera["unreadable_share"] > limits.missing:
+def _view_issues(camera: CameraFacts, limits: Limits) -> Iterator[Issue]:
+    name, view = camera.name, camera.view
+    if view is None:
+        return
+    if view.unreadable_share > limits.missing:
         yield _error(
-            f"{name}: {camera['unreadable_share']:.1%} of the frames looked at are unreadable or black "
+            f"{name}: {view.unreadable_share:.1%} of the frames looked at are unreadable or black "
             f"(limit {limits.missing:.0%})"
         )
-    if camera["seen"] < 1:
-        where = f"first not in frame {camera['not_seen_first']}: it leaves the view or is hidden"
-        judge = _error if camera["seen"] < limits.seen else _warning
-        yield judge(f"{name} shows the worm in {camera['seen']:.1%} of the frames (limit {limits.seen:.0%}), {where}")
-    if camera["contrast"] < limits.contrast:
+    if view.seen < 1:
+        where = f"first not in frame {view.not_seen_first}: it leaves the view or is hidden"
+        judge = _error if view.seen < limits.seen else _warning
+        yield judge(f"{name} shows the worm in {view.seen:.1%} of the frames (limit {limits.seen:.0%}), {where}")
+    if view.contrast < limits.contrast:
         yield _error(
-            f"{name}: the worm stands out by {camera['contrast']:.1f} times the noise (limit {limits.contrast:g}); "
+            f"{name}: the worm stands out by {view.contrast:.1f} times the noise (limit {limits.contrast:g}); "
             "give more light or less gain"
         )
-    if camera["focus"] and camera["focus_low"] < limits.focus * camera["focus"]:
+    if view.focus and view.focus_low is not None and view.focus_low < limits.focus * view.focus:
         yield _warning(
-            f"{name}: the worm goes out of focus (sharpness down to {camera['focus_low'] / camera['focus']:.0%} of its "
+            f"{name}: the worm goes out of focus (sharpness down to {view.focus_low / view.focus:.0%} of its "
             f"median, limit {limits.focus:.0%})"
         )
-    lag, error = camera["lag"], camera["lag_error"]
+    lag, error = view.lag, view.lag_error
     if abs(lag) > limits.lag and abs(lag) > 4 * error:
         yield _error(
             f"{name} seems {abs(lag):.1f} +- {error:.1f} frames {'late' if lag > 0 else 'early'} "
-            f"(limit {limits.lag:g}): {_offset_advice(name, camera['offset'], round(lag))}"
+            f"(limit {limits.lag:g}): {_offset_advice(name, camera.offset, round(lag))}"
         )
 
 
@@ -190,13 +166,13 @@ def _offset_advice(name: str, offset: int, lag: int) -> str:
     return f"{step} in recording.toml, and give --shortest, for the lengths then differ"
 
 
-def _count(view: Any) -> int:
-    return int(view.count)
+def _count(view: View) -> int:
+    return view.count
 
 
-def _error(text: str) -> Finding:
-    return Finding("error", text)
+def _error(text: str) -> Issue:
+    return Issue("error", text)
 
 
-def _warning(text: str) -> Finding:
-    return Finding("warning", text)
+def _warning(text: str) -> Issue:
+    return Issue("warning", text)

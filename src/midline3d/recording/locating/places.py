@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from midline3d import cameras as rig
-from midline3d.recording.background import Field
+from midline3d.recording.background.light import Field
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]

@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
-from midline3d.recording.background import Background, Field, light_field, masked_median, read_background, relit, shrink
+from midline3d.recording.background.light import (
+    Background,
+    Field,
+    light_field,
+    masked_median,
+    read_background,
+    relit,
+    shrink,
+)
+from midline3d.recording.background.samples import SampledView, Samples, Shelf, take_samples
+from midline3d.recording.background.signal import Side, Tone, brightness, signal, white
 from midline3d.recording.description import Recording
-from midline3d.recording.locating import Found, noise_of
-from midline3d.recording.samples import SampledView, Samples, Shelf, take_samples
-from midline3d.recording.sighting import decide, extent_of, ghost_of, heaviest, masks_of
-from midline3d.recording.signal import Side, Tone, brightness, signal, white
+from midline3d.recording.locating.places import Found, noise_of
+from midline3d.recording.locating.sighting import decide, extent_of, ghost_of, heaviest, masks_of
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]

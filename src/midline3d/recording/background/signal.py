@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.recording.background import Field
+from midline3d.recording.background.light import Field
 from midline3d.recording.sources import Picture
 
 Side = Literal["dark", "bright"]

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.recording.sources import Picture, checked_size, decoding_threads
+from midline3d.recording.sources.source import Picture, checked_size
+from midline3d.recording.sources.threads import decoding_threads
 
 LONGEST_GAP = 10_000
 """Frames: a longer jump of the time stamps is a clock that was set, not frames that were lost."""

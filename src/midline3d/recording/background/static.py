@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.recording.background import Field, Mask, fill, light_field, masked_median, sorted_stack
-from midline3d.recording.signal import Tone, signal
+from midline3d.recording.background.light import Field, Mask, fill, light_field, masked_median, sorted_stack
+from midline3d.recording.background.signal import Tone, signal
 
 LIGHT = 0.2
 """Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.recording.background import Field
+from midline3d.recording.background.light import Field
 from midline3d.recording.sources import Picture
 
 Array = NDArray[np.float64]

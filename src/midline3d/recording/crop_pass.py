@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from midline3d import cameras as rig
-from midline3d.recording.background import Background, Field, shrink
+from midline3d.recording.background.light import Field
+from midline3d.recording.background.signal import as_bytes, signal
 from midline3d.recording.crops import STATUS, Begun, CropWriter, cut, inside, origins
 from midline3d.recording.description import Recording
-from midline3d.recording.locating import ABSENT, Candidates, Decider, Expected, Found, Places, candidates, combine
-from midline3d.recording.shake import Texture, moved, shake_of, texture_of
-from midline3d.recording.signal import as_bytes, brightness, signal
-from midline3d.recording.sources import Picture, side_by_side, synchronised
-from midline3d.recording.survey import Survey
-from midline3d.settings import LocatingSettings
+from midline3d.recording.locating.locator import Looker, Sight, crop_behind, reach_of, sharpness
+from midline3d.recording.locating.places import ABSENT, Decider, Found
+from midline3d.recording.sources import side_by_side, synchronised
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -31,68 +25,6 @@ FAINT = 128.0
 """A worm whose usual peak is below this is amplified to it, so that 8 bits do not lose it."""
 SAVED = 250
 """Frames after which what was done is saved: some 15 s of work at 2048 px."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sight:
-    """One frame with what was seen in it."""
-
-    frame: int
-    pictures: list[Picture]
-    light: list[float]
-    shake: list[Array]
-    """Per view, px of the full frame."""
-    seen: list[Candidates]
-
-
-class Looker:
-    """Sees what may be the worm in a frame, by what the survey knows."""
-
-    def __init__(self, cameras: rig.Cameras, look: Survey, settings: LocatingSettings) -> None:
-        self.cameras, self.look, self.settings = cameras, look, settings
-        self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
-
-    def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
-        """Candidates in every view, with each view's light and shake, and the places they can stand for."""
-        shown = side_by_side(lambda view: self._view(frame, view, pictures[view]), range(len(pictures)))
-        sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
-        return sight, combine(self.cameras, sight.seen, Expected(self.look.mass), self.settings)
-
-    def _view(self, frame: int, view: int, picture: Picture) -> tuple[float, Array, Candidates]:
-        """Light, shake and candidates of one view."""
-        factor = self.look.factor
-        tone, (behind, texture) = self.look.tones[view], self._behind(view, frame)
-        small = shrink(picture, factor)
-        light = brightness(small, behind, tone)
-        shown = signal(small, behind, tone, light)
-        things = candidates(shown, factor, self.settings, 0.2 * self.look.peak[view])
-        return light, shake_of(small, texture, light) * factor, things
-
-    def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
-        """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
-        background = self.look.backgrounds[view]
-        span = float(np.diff(background.moments).min()) if len(background.moments) > 1 else np.inf
-        moment = int(frame // max(1.0, span / 25))
-        if view not in self.kept or self.kept[view][0] != moment:
-            small = shrink(background.at(frame), self.look.factor)
-            self.kept[view] = (moment, small, texture_of(small))
-        return self.kept[view][1:]
-
-    def scale(self) -> float:
-        """px per mm where the worm usually is."""
-        return float(rig.scale(self.cameras, torch.from_numpy(self.look.centre())[None, None]).mean())
-
-    def step(self) -> float:
-        """mm that the worm's centre may well move between frames."""
-        return self.settings.step * 2 * self.look.extent / self.scale()
-
-
-def window_for(recording: Recording, extent: float, settings: LocatingSettings) -> int:
-    """px: a crop that holds a worm reaching `extent` px from its centre, never touching the border."""
-    if recording.crop != "auto":
-        return recording.crop
-    largest = max(max(view.source.size) for view in recording.views)
-    return min(8 * math.ceil((2 * extent * (1 + 2 * settings.margin) + 8) / 8), 8 * math.ceil(largest / 8))
 
 
 class Pass:
@@ -208,24 +140,3 @@ class Pass:
         behind = crop_behind(look.backgrounds[view], sight.frame, corner, self.window, sight.shake[view])
         values = signal(cut(picture, corner, self.window), behind, look.tones[view], sight.light[view])
         return values * inside(picture.shape, corner, self.window)
-
-
-def crop_behind(background: Background, frame: int, corner: NDArray[np.int64], window: int, shake: Array) -> Field:
-    """The background of a crop, moved as the picture has shaken."""
-    border = 8
-    wide = background.at(frame, lambda picture: cut(picture, corner - border, window + 2 * border))
-    return np.asarray(moved(wide, shake)[border:-border, border:-border])
-
-
-def reach_of(cameras: rig.Cameras, seen: list[Candidates], place: Found) -> float:
-    """px: how far the worm reaches from its projected centre in any view."""
-    centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
-    boxes = [(centre[view], seen[view].box[choice]) for view, choice in enumerate(place.choice) if choice != ABSENT]
-    return float(max(max((middle - box[:2]).max(), (box[2:] - middle).max()) for middle, box in boxes))
-
-
-def sharpness(values: Field) -> float:
-    """Focus of a crop, 1/px: its steepest slopes against its height."""
-    smooth = cv2.GaussianBlur(values, (0, 0), 1.0)
-    across, down = smooth[:-1, 1:] - smooth[:-1, :-1], smooth[1:, :-1] - smooth[:-1, :-1]
-    return float(np.sqrt((across * across + down * down).max()) / max(float(smooth.max()), 1e-3))

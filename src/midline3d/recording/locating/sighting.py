@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from midline3d import cameras as rig
-from midline3d.recording.background import Field
-from midline3d.recording.locating import (
+from midline3d.recording.background.light import Field
+from midline3d.recording.background.samples import Samples
+from midline3d.recording.locating.places import (
     ABSENT,
     Candidates,
     Decider,
@@ -23,7 +24,6 @@ from midline3d.recording.locating import (
     combine,
     noise_of,
 )
-from midline3d.recording.samples import Samples
 from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 

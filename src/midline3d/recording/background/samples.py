@@ -11,11 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.recording.background import Field, light_field, masked_median, shrink
+from midline3d.recording.background.light import Field, light_field, masked_median, shrink
+from midline3d.recording.background.registration import THINGS, Texture, moved, shake_of, texture_of
+from midline3d.recording.background.signal import Tone, signal
+from midline3d.recording.background.static import (
+    LIGHT,
+    SEEN,
+    beside_worm,
+    even_light,
+    heaviest,
+    standing,
+    without_heavy,
+)
 from midline3d.recording.description import Recording, View
-from midline3d.recording.scenery import LIGHT, SEEN, beside_worm, even_light, heaviest, standing, without_heavy
-from midline3d.recording.shake import THINGS, Texture, moved, shake_of, texture_of
-from midline3d.recording.signal import Tone, signal
 from midline3d.recording.sources import Picture, side_by_side
 from midline3d.settings import LocatingSettings
 

@@ -9,10 +9,11 @@ import torch
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
+from midline3d.recording.check.issues import GHOSTLY, second_worm, size_fault, timing_issues
+from midline3d.recording.check.limits import Limits
 from midline3d.recording.description import Recording
-from midline3d.recording.findings import GHOSTLY, Limits, second_worm, size_fault, timing_findings
-from midline3d.recording.order import best_order
-from midline3d.recording.survey import Survey
+from midline3d.recording.locating.order import best_order
+from midline3d.recording.locating.survey import Survey
 
 CERTAIN = (3.0, 0.2, 8)
 """Cameras are certainly mixed up where the views drift apart by more px than this, in another order by less than this
@@ -24,8 +25,8 @@ dirt drifted in it."""
 
 def preflight(recording: Recording) -> None:
     """Warnings, one line each, of what counts, rates and time stamps say; nothing is decoded for it."""
-    for finding in timing_findings(recording, Limits(), shortest=True):
-        warnings.warn(finding.text, stacklevel=2)
+    for issue in timing_issues(recording, Limits(), shortest=True):
+        warnings.warn(issue.text, stacklevel=2)
 
 
 def judge_look(recording: Recording, cameras: rig.Cameras, look: Survey) -> None:
@@ -39,20 +40,20 @@ def judge_look(recording: Recording, cameras: rig.Cameras, look: Survey) -> None
     order = None if look.second > limits.second else best_order(cameras, look.heaviest)
     if order is not None and order.wrong(limits.mixed, limits.mixed_share):
         names, sources = [view.name for view in recording.views], [view.source.path.name for view in recording.views]
-        told = order.remedy(names, sources)
+        remedy = order.remedy(names, sources)
         limit, share, frames = CERTAIN_TURN if order.turned else CERTAIN
         if order.wrong(limit, share) and order.frames >= frames:
-            raise InputError(f"{recording.path}: {told}")
-        warnings.warn(told, stacklevel=2)
+            raise InputError(f"{recording.path}: {remedy}")
+        warnings.warn(remedy, stacklevel=2)
     if look.second > limits.second:
         warnings.warn(second_worm(look.second), stacklevel=2)
     if look.aside:
         warnings.warn(GHOSTLY, stacklevel=2)
     found = [place for place in look.found if place.found]
     if len(found) < limits.found * len(look.found):
-        told = f"the worm is found in {len(found)} of {len(look.found)} frames looked at; midline3d check says more"
-        warnings.warn(told, stacklevel=2)
+        sentence = f"the worm is found in {len(found)} of {len(look.found)} frames looked at; midline3d check says more"
+        warnings.warn(sentence, stacklevel=2)
     residual = float(np.median([place.residual for place in found]))
     if residual > limits.residual:
-        told = f"the views miss each other by {residual:.1f} px (limit {limits.residual:g}): is the calibration right?"
-        warnings.warn(told, stacklevel=2)
+        missed = f"the views miss each other by {residual:.1f} px (limit {limits.residual:g})"
+        warnings.warn(f"{missed}: is the calibration right?", stacklevel=2)

@@ -1,0 +1,116 @@
+"""Folders of pictures, multi-page TIFF and .npy stacks: sources whose frames can be had one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from midline3d.errors import InputError
+from midline3d.reading import shortened
+from midline3d.recording.sources.source import Picture, checked_size, grey
+
+PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
+"""Names of files that are taken for pictures, in lower case."""
+
+
+class IndexedSource:
+    """A source whose frames can be had one by one at no extra cost."""
+
+    rate: float | None = None
+    missing: tuple[int, ...] = ()
+    jitter: float = 0.0
+
+    def __init__(self, path: Path, count: int, load: Callable[[int], NDArray]) -> None:
+        self.path, self.count, self._load = path, count, load
+        first = next((picture for _, picture in self.frames(0, min(count, 10)) if picture is not None), None)
+        if first is None:
+            raise InputError(f"{path}: none of its first pictures can be read; are they whole, and are they pictures?")
+        self.size, self.depth = checked_size(path, first), first.itemsize
+
+    def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
+        yield from self.read(range(start, self.count if stop is None else min(stop, self.count)))
+
+    def read(self, indices: Sequence[int]) -> Iterator[tuple[int, Picture | None]]:
+        for index in indices:
+            try:
+                picture = grey(self._load(index))
+            except Exception:  # whatever a codec throws at a broken file: this frame is lost, the run is not
+                picture = None
+            if picture is not None and hasattr(self, "size") and picture.shape[::-1] != self.size:
+                picture = None
+            yield index, picture
+
+    def near(self, index: int, reach: int) -> int:
+        return index
+
+
+def open_pictures(folder: Path) -> IndexedSource:
+    """A folder of pictures, in natural order (img2 before img10)."""
+    paths = sorted((path for path in folder.iterdir() if path.suffix.lower() in PICTURE_SUFFIXES), key=_natural)
+    if not paths:
+        raise InputError(f"{folder}: the folder holds no pictures; they end in {', '.join(PICTURE_SUFFIXES)}")
+
+    def load(index: int) -> NDArray:
+        import cv2
+
+        # Through memory, because OpenCV cannot open paths with letters beyond ASCII on Windows.
+        picture = cv2.imdecode(np.fromfile(paths[index], np.uint8), cv2.IMREAD_UNCHANGED)
+        if picture is None:
+            raise OSError(paths[index])
+        return picture
+
+    return IndexedSource(folder, len(paths), load)
+
+
+def open_tiff(path: Path) -> IndexedSource:
+    """A multi-page TIFF, one page a frame."""
+    import tifffile
+
+    try:
+        with tifffile.TiffFile(path) as file:
+            # A stack written as one contiguous block has one page for all: its series knows the frames.
+            series = file.series[0]
+            pages, shape = len(file.pages), series.shape
+            block = pages == 1 and len(shape) == 3 and shape[-1] not in (3, 4)
+    except Exception as fault:
+        raise InputError(f"{path}: cannot be read as TIFF ({shortened(fault)}); is it whole?") from None
+
+    def load_page(index: int) -> NDArray:
+        return np.asarray(tifffile.imread(path, key=index))
+
+    if not block:
+        return IndexedSource(path, pages, load_page)
+    try:
+        stack = tifffile.memmap(path, mode="r")
+    except (OSError, ValueError) as fault:
+        raise InputError(f"{path}: cannot be read as TIFF ({shortened(fault)}); is it whole?") from None
+    return IndexedSource(path, shape[0], lambda index: np.asarray(stack[index]))
+
+
+def open_stack(path: Path) -> IndexedSource:
+    """An .npy array (frame, height, width) or (frame, height, width, channel)."""
+    try:
+        stack = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as fault:
+        raise InputError(f"{path}: cannot be read as .npy ({shortened(fault)}); is it whole?") from None
+    if not isinstance(stack, np.ndarray):
+        raise InputError(f"{path}: is an .npz archive, not an .npy stack; save the array alone, with numpy.save")
+    if stack.ndim not in (3, 4) or stack.dtype.kind not in "uib" or 0 in stack.shape:
+        raise InputError(
+            f"{path}: holds {stack.dtype} of shape {stack.shape}, "
+            "but a stack is of integers (frame, height, width) or (frame, height, width, channel)"
+        )
+    return IndexedSource(path, len(stack), lambda index: np.asarray(stack[index]))
+
+
+def _natural(path: Path) -> list[tuple[int, int | str]]:
+    """A sorting key in which numbers count as numbers."""
+    return [
+        (0, int(part)) if part.isdecimal() else (1, part)
+        for part in re.split(r"(\d{1,4000})", path.name.lower())
+        if part
+    ]

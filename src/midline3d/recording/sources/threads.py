@@ -1,0 +1,87 @@
+"""Pictures decoded and worked on in threads: ahead of who wants them, all cameras together, on all cores."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+from midline3d.recording.sources.source import Picture, Source
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def ahead(items: Iterator[Item], depth: int) -> Generator[Item, None, None]:
+    """The same items, made by a thread that works up to `depth` of them ahead."""
+    done = object()
+    waiting: queue.Queue[Any] = queue.Queue(maxsize=max(1, depth))
+    stopped = threading.Event()
+
+    def offer(item: object) -> bool:
+        while not stopped.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not offer(item):
+                    break
+            else:
+                offer(done)
+        except BaseException as fault:
+            offer(fault)
+        finally:
+            if hasattr(items, "close"):
+                items.close()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while (got := waiting.get()) is not done:
+            if isinstance(got, BaseException):
+                raise got
+            yield got
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def synchronised(
+    sources: Sequence[Source], offsets: Sequence[int], start: int, stop: int, depth: int = 4
+) -> Iterator[tuple[int, list[Picture | None]]]:
+    """Frames start to stop of all cameras together, each decoded ahead in a thread of its own."""
+    streams = [
+        ahead(source.frames(start + offset, stop + offset), depth)
+        for source, offset in zip(sources, offsets, strict=True)
+    ]
+    try:
+        for frame in range(start, stop):
+            yield frame, [next(stream, (0, None))[1] for stream in streams]
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def side_by_side(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+    """What `work` makes of each item, in order, on all cores: pictures are worked on outside Python's own lock."""
+    return list(_threads().map(work, items))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="midline3d-pictures")
+
+
+def decoding_threads(cameras: int) -> int:
+    """Threads for one camera's decoder, so that all of them fill the machine and do not fight."""
+    return max(1, (os.cpu_count() or 1) // max(1, cameras))
