@@ -34,10 +34,10 @@ from midline3d.rendering import Reference, products, reach
 from midline3d.settings import JudgingSettings, Settings
 from midline3d.state import FrameState, merged
 from midline3d.synth.scene import Plan
-from midline3d.tracking.batch import Batch, Reel, record
+from midline3d.tracking.batch import Batch, FrameSequence, record
 from midline3d.tracking.begin import Beginning, begin
+from midline3d.tracking.directions import follow_directions
 from midline3d.tracking.follow import Tracked, follow
-from midline3d.tracking.ways import follow_ways
 
 TINY = "--tiny" in sys.argv
 CPU = torch.device("cpu")
@@ -121,18 +121,19 @@ def on_device(beginning: Beginning) -> Beginning:
     )
 
 
-def reels(slots: int) -> list[Reel]:
+def sequences(slots: int) -> list[FrameSequence]:
     """Both ways of every clip, over and over until the slots are full, the long ones first."""
-    ways = sorted((way for beginning in begun for way in Reel.ways(beginning)), key=lambda way: -len(way.frames))
-    return [ways[slot % len(ways)] for slot in range(slots)]
+    directions = [direction for beginning in begun for direction in FrameSequence.directions(beginning)]
+    directions.sort(key=lambda direction: -len(direction.frames))
+    return [directions[slot % len(directions)] for slot in range(slots)]
 
 
 def varied(batch: Batch) -> None:
     """Other pictures in every slot: -2 to 2 grey levels added where there is anything, and 0.94 to 1.06 as bright."""
     generator = torch.Generator(DEVICE).manual_seed(1)
-    for slot, reel in enumerate(batch.reels):
-        first = int(batch.film.first[slot])
-        part = batch.film.images[first : first + len(reel.frames)]
+    for slot, sequence in enumerate(batch.sequences):
+        first = int(batch.bank.first[slot])
+        part = batch.bank.images[first : first + len(sequence.frames)]
         noise = torch.randint(-2, 3, part.shape, generator=generator, device=DEVICE)
         bright = 0.94 + 0.12 * torch.rand((), generator=generator, device=DEVICE)
         part.copy_(torch.where(part > 0, part * bright + noise, 0.0).clamp(0, 255).to(torch.uint8))
@@ -143,7 +144,7 @@ def varied(batch: Batch) -> None:
 
 def fused_parity() -> None:
     """Every function of a step on the device against float64 on the CPU; what cannot run is not used further on."""
-    batch = Batch(reels(2 if TINY else 8), DEVICE)
+    batch = Batch(sequences(2 if TINY else 8), DEVICE)
     with torch.no_grad():
         for _ in range(3):
             batch.tick()
@@ -203,31 +204,32 @@ def as_double(value):
 
 def parity() -> None:
     """Some clips on the device in one batch, against the same batch on the CPU, and against `follow` there."""
-    ways = [way for beginning in begun[: 1 if TINY else 4] for way in Reel.ways(beginning)]
-    found = run_batch(ways, DEVICE)[2]
-    compare("the same batch on the CPU", ways, found, run_batch(ways, CPU)[2])
-    compare("follow on the CPU, unjudged", ways, found, [one_by_one(way) for way in ways])
+    some = begun[: 1 if TINY else 4]
+    directions = [direction for beginning in some for direction in FrameSequence.directions(beginning)]
+    found = run_batch(directions, DEVICE)[2]
+    compare("the same batch on the CPU", directions, found, run_batch(directions, CPU)[2])
+    compare("follow on the CPU, unjudged", directions, found, [one_by_one(direction) for direction in directions])
 
 
-def one_by_one(way: Reel) -> FrameState:
+def one_by_one(direction: FrameSequence) -> FrameState:
     """`follow` without its judgement, which a bare batch has not either: no frame is lost, or searched for again."""
-    clip = way.beginning.clip
+    clip = direction.beginning.clip
     least = dict.fromkeys(("explained", "least_explained"), -math.inf)
     most = ("unexplained", "most_unexplained", "unbacked", "most_unbacked", "outside", "jump")
     trusting = JudgingSettings(**least, **dict.fromkeys(most, math.inf))
-    beginning = replace(way.beginning, clip=replace(clip, settings=replace(clip.settings, judging=trusting)))
-    return merged([item.fit.state for item in follow(beginning, way.frames) if item.fit is not None])
+    beginning = replace(direction.beginning, clip=replace(clip, settings=replace(clip.settings, judging=trusting)))
+    return merged([item.fit.state for item in follow(beginning, direction.frames) if item.fit is not None])
 
 
-def compare(name: str, ways: list[Reel], found: list[Fit], others: list) -> None:
+def compare(name: str, directions: list[FrameSequence], found: list[Fit], others: list) -> None:
     midlines: list[float] = []
     errors = []
-    for way, outcome, other in zip(ways, found, others, strict=True):
+    for direction, outcome, other in zip(directions, found, others, strict=True):
         state = other.state if isinstance(other, Fit) else other
-        clip = way.beginning.clip
-        one, two = (pixels_of(clip, way.frames, states) for states in (state, outcome.state))
+        clip = direction.beginning.clip
+        one, two = (pixels_of(clip, direction.frames, states) for states in (state, outcome.state))
         midlines += [between(one[frame], two[frame]) for frame in range(len(one))]
-        errors.append([midline_error(clip, way.frames, states) for states in (state, outcome.state)])
+        errors.append([midline_error(clip, direction.frames, states) for states in (state, outcome.state)])
     told(name, midlines)
     cpu, device = np.mean(errors, 0).tolist()
     results["parity"][name]["error_px"] = {"cpu": cpu, str(DEVICE): device}
@@ -250,7 +252,7 @@ def told(name: str, midlines: list[float]) -> None:
 # --- one recording ----------------------------------------------------------------------------------------------------
 
 
-def both_ways(beginning: Beginning) -> list[list[int]]:
+def both_directions(beginning: Beginning) -> list[list[int]]:
     first = beginning.frame
     return [list(range(first, len(beginning.clip))), list(range(first - 1, -1, -1))]
 
@@ -261,10 +263,10 @@ def recordings() -> None:
     for beginning in begun[: 1 if TINY else 3]:
         there = on_device(beginning)
         for run in ("first run", "again"):
-            seconds, frames = timed(follow_ways(there, both_ways(there)))
+            seconds, frames = timed(follow_directions(there, both_directions(there)))
             say(f"a recording, {run}: {len(frames)} frames in {seconds:.2f} s, {len(frames) / seconds:.0f} frames/s, "
                 "loading and recording the graph included; " + statuses(frames.values()))  # fmt: skip
-        slow, known = timed(item for way in both_ways(beginning) for item in follow(beginning, way))
+        slow, known = timed(item for direction in both_directions(beginning) for item in follow(beginning, direction))
         told("follow on the CPU, a recording's way", [
             between(known[frame].projection.numpy(), item.projection.numpy())
             for frame, item in frames.items() if item.projection is not None and known[frame].projection is not None
@@ -295,13 +297,13 @@ def alone() -> None:
     """One slot: all frames of one clip after another, from its first; and two slots, as a recording has."""
     rows = []
     for beginning in begun[: 1 if TINY else 3]:
-        ways = Reel.ways(beginning)
-        back = run_batch([ways[-1]], DEVICE)[2][0]
+        directions = FrameSequence.directions(beginning)
+        back = run_batch([directions[-1]], DEVICE)[2][0]
         found = beginning.clip.found
-        one = [Reel(beginning, found, back.state[[len(back.state) - 1]], ways[-1].frames[-1])]
-        for name, chosen in (("one slot", one), ("two slots", ways)):
+        one = [FrameSequence(beginning, found, back.state[[len(back.state) - 1]], directions[-1].frames[-1])]
+        for name, chosen in (("one slot", one), ("two slots", directions)):
             seconds, ticks, outcomes = run_batch(chosen, DEVICE)
-            frames = sum(len(reel.frames) for reel in chosen)
+            frames = sum(len(sequence.frames) for sequence in chosen)
             iterations = float(torch.cat([outcome.iterations for outcome in outcomes]).float().mean())
             error = midline_error(chosen[0].beginning.clip, chosen[0].frames, outcomes[0].state)
             rows.append({"slots": len(chosen), "frames_per_s": frames / seconds, "tick_ms": 1e3 * seconds / ticks,
@@ -318,7 +320,7 @@ def alone() -> None:
 def batches() -> None:
     for slots in SLOTS:
         began = time.perf_counter()
-        batch = Batch(reels(slots), DEVICE)
+        batch = Batch(sequences(slots), DEVICE)
         varied(batch)
         run = record(batch) if DEVICE.type == "cuda" else batch.tick
         wait()
@@ -336,11 +338,11 @@ def batches() -> None:
 
 
 def describe(batch: Batch, seconds: float, ticks: int, prepared: float) -> None:
-    slots, frames = len(batch.reels), sum(len(reel.frames) for reel in batch.reels)
+    slots, frames = len(batch.sequences), sum(len(sequence.frames) for sequence in batch.sequences)
     found = batch.followed()
     some = np.linspace(0, slots - 1, min(slots, 16)).round().astype(int)
-    error = np.mean([midline_error(batch.reels[slot].beginning.clip, batch.reels[slot].frames[::5],
-                                   found[slot][list(range(0, len(batch.reels[slot].frames), 5))].state)
+    error = np.mean([midline_error(batch.sequences[slot].beginning.clip, batch.sequences[slot].frames[::5],
+                                   found[slot][list(range(0, len(batch.sequences[slot].frames), 5))].state)
                      for slot in some])  # fmt: skip
     finite = all(bool(torch.isfinite(item.state.points).all()) for item in found)
     evaluations = window_evaluations(batch) * ticks / seconds
@@ -374,7 +376,7 @@ def system_operations(batch: Batch) -> float:
     """Of a tick's P' (G P, C) over all slots: a multiplication and an addition for each entry and row."""
     layout = batch.problem.layout
     vertices = batch.settings.curve.vertices
-    return 2.0 * len(batch.reels) * layout.shape_count * 3 * vertices * (layout.count + 1)
+    return 2.0 * len(batch.sequences) * layout.shape_count * 3 * vertices * (layout.count + 1)
 
 
 # --- where the time goes ----------------------------------------------------------------------------------------------
@@ -408,7 +410,7 @@ def parts() -> None:
     """What a tick is made of."""
     results["parts"] = []
     for slots in (1, 2) if TINY else (1, 256):
-        batch = Batch(reels(slots), DEVICE)
+        batch = Batch(sequences(slots), DEVICE)
         for _ in range(4):
             batch.tick()
         problem = batch.problem
@@ -435,7 +437,7 @@ def kernels() -> None:
     from torch.profiler import ProfilerActivity, profile
 
     for slots in (1, 2) if TINY else (1, 256):
-        batch = Batch(reels(slots), DEVICE)
+        batch = Batch(sequences(slots), DEVICE)
         for _ in range(6):
             batch.tick()
         wait()
@@ -465,7 +467,7 @@ def unfused() -> None:
     kept = fused.takes
     fused.takes = lambda *_: False
     try:
-        seconds, ticks, _ = run_batch(Reel.ways(begun[0])[:1], DEVICE)
+        seconds, ticks, _ = run_batch(FrameSequence.directions(begun[0])[:1], DEVICE)
         say(f"one slot by plain torch: {1e3 * seconds / ticks:.3f} ms a tick")
     finally:
         fused.takes = kept
@@ -480,7 +482,8 @@ def command() -> None:
 def probe() -> None:
     """If the fused functions do not run here, everything goes by plain torch: half a table is better than none."""
     try:
-        run_batch([replace(Reel.ways(begun[0])[0], frames=Reel.ways(begun[0])[0].frames[:2])], DEVICE)
+        onward = FrameSequence.directions(begun[0])[0]
+        run_batch([replace(onward, frames=onward.frames[:2])], DEVICE)
     except Exception:
         traceback.print_exc()
         say("the fused functions FAILED: all that follows goes by plain torch")

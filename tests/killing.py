@@ -47,7 +47,7 @@ PLAN_AHEAD = ["tracking"] * 3
 PLANNING, RESULT = import_module("midline3d.tracking.clips"), import_module("midline3d.store.result")
 
 
-def film(folder: Path) -> None:
+def simulated(folder: Path) -> None:
     """A swimming worm that is gone in some frames, hidden from a camera in others, and once there is no picture."""
     simulate(folder, Plan("clean", FRAMES, size=200, px_per_mm=60.0, seed=0, source="npy"))
     for camera, path in enumerate(sorted(folder.glob("cam*.npy"))):
@@ -103,7 +103,7 @@ class Trial:
             batch.Batch,
             "fits",
             lambda own, ready: "\n".join(
-                f"frame {own.reels[slot].frames[place]}" for slot, places in ready.items() for place in places
+                f"frame {own.sequences[slot].frames[place]}" for slot, places in ready.items() for place in places
             ),
         )
         write = RESULT.write_netcdf
@@ -114,7 +114,7 @@ class Trial:
 
         RESULT.write_netcdf, RESULT.SEGMENT_FRAMES = consolidate, SEGMENT
         if self.ahead:
-            walk.track_ways = ways.follow_ways
+            walk.track_directions = ways.follow_directions
         reconstruct(Job(self.recording, self.out, settings()), lambda doing, done, total: say(doing))
 
     def killed(self, phase: str | None = None, delay: float = 0.0) -> bool:
@@ -215,7 +215,7 @@ def main() -> None:
     given = parser.parse_args()
     recording, rng = given.folder / "worm", random.Random(given.seed)
     if not recording.exists():
-        apart(lambda _: film(recording))
+        apart(lambda _: simulated(recording))
     alone = Trial(recording, given.folder / "alone")
     alone.killed()
     ahead = Trial(recording, given.folder / "ahead", ahead=True).begun_as(alone.out)

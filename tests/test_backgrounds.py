@@ -5,7 +5,7 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
-from film import SIZE, Film, midline, write
+from drawn import SIZE, DrawnRecording, midline, write
 
 from midline3d.recording import check, load_recording, prepare
 from midline3d.settings import LocatingSettings
@@ -45,11 +45,11 @@ def errors(prepared, worm):
 
 @pytest.mark.parametrize("light", LIGHTS)
 def test_a_still_worm_before_a_picture_of_its_background_in_any_light(tmp_path, light):
-    film = Film(frames=12, worms=(still,))
-    empty = Film(frames=1, worms=(), seed=film.seed).pictures()[:, 0]
+    film = DrawnRecording(frames=12, worms=(still,))
+    empty = DrawnRecording(frames=1, worms=(), seed=film.seed).pictures()[:, 0]
     folder = with_backgrounds(tmp_path, film.pictures(), [LIGHTS[light](one.astype(float)) for one in empty])
     prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
-    assert set(prepared.log.status) == {0}
+    assert set(prepared.log.location) == {0}
     assert errors(prepared, still).max() < 3
     assert prepared.window < 160
     assert np.mean([np.median(frame.images) for frame in prepared]) < 4
@@ -60,12 +60,12 @@ def test_a_worm_that_is_on_the_background_picture_is_found_without_it(tmp_path, 
     def slow(frame):
         return midline(frame, speed=0.002)
 
-    film = Film(frames=16, worms=(slow,)).pictures()
+    film = DrawnRecording(frames=16, worms=(slow,)).pictures()
     shown = np.median(film, 1) if picture == "median" else film[:, 0]
     folder = with_backgrounds(tmp_path, film, shown)
     prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
     assert errors(prepared, slow).max() < 3
-    warnings = [finding.text for finding in check(folder, SETTINGS).findings]
+    warnings = [issue.text for issue in check(folder, SETTINGS).issues]
     assert any("background pictures show the worm itself" in text for text in warnings)
 
 
@@ -112,5 +112,5 @@ def test_a_nearly_still_worm_of_the_simulator_before_its_empty_scenery(tmp_path)
     folder = with_backgrounds(tmp_path, pictures, empty)
     (folder / "calibration.json").write_text(_calibration(scene.calibration))
     prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
-    assert set(prepared.log.status) == {0}
+    assert set(prepared.log.location) == {0}
     assert (np.linalg.norm(prepared.log.centre - way.mean(1), axis=1) * 90).max() < 9

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 import tifffile
-from film import Film, rig, write
+from drawn import DrawnRecording, rig, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_recording import GRAINY, STEPS, write_video
@@ -26,8 +26,8 @@ DEEP = 30_000
 
 
 @pytest.fixture(scope="module")
-def film(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("film"), Film(frames=12).pictures())
+def drawn(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("drawn"), DrawnRecording(frames=12).pictures())
 
 
 def sentence(fault: pytest.ExceptionInfo) -> str:
@@ -39,14 +39,14 @@ def sentence(fault: pytest.ExceptionInfo) -> str:
 # --- calibrations ---------------------------------------------------------------------------------------------------
 
 
-def with_rig(folder: Path, film: Path, change) -> Path:
-    """A recording description with the film's sources and a calibration changed by `change(cameras)`."""
-    content = json.loads((film / "calibration.json").read_text())
+def with_rig(folder: Path, drawn: Path, change) -> Path:
+    """A recording description with the drawn's sources and a calibration changed by `change(cameras)`."""
+    content = json.loads((drawn / "calibration.json").read_text())
     change(content)
     (folder / "c.json").write_text(json.dumps(content))
-    text = (film / "recording.toml").read_text().replace("calibration.json", str(folder / "c.json"))
+    text = (drawn / "recording.toml").read_text().replace("calibration.json", str(folder / "c.json"))
     for index in range(3):
-        text = text.replace(f'"cam{index}.npy"', f'"{film}/cam{index}.npy"')
+        text = text.replace(f'"cam{index}.npy"', f'"{drawn}/cam{index}.npy"')
     (folder / "recording.toml").write_text(text)
     return folder
 
@@ -91,8 +91,8 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("message", IMPOSSIBLE)
-def test_rigs_that_cannot_be(tmp_path, film, message):
-    folder = with_rig(tmp_path, film, IMPOSSIBLE[message])
+def test_rigs_that_cannot_be(tmp_path, drawn, message):
+    folder = with_rig(tmp_path, drawn, IMPOSSIBLE[message])
     with pytest.raises(InputError, match=re.escape(message)) as fault:
         load_recording(folder)
     assert "c.json" in sentence(fault)
@@ -104,9 +104,9 @@ def test_rigs_that_cannot_be(tmp_path, film, message):
     place=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     value=st.sampled_from([0.0, -1.0, 1e-300, 1e-9, 1e9, 1e18, 1e300, -1e300, float("nan"), float("inf")]),
 )
-def test_no_number_of_a_calibration_does_worse_than_an_input_error(tmp_path_factory, film, key, place, value):
+def test_no_number_of_a_calibration_does_worse_than_an_input_error(tmp_path_factory, drawn, key, place, value):
     where = place if key in ("matrix", "rotation") else place[:1]
-    folder = with_rig(tmp_path_factory.getbasetemp(), film, put(key, where, value))
+    folder = with_rig(tmp_path_factory.getbasetemp(), drawn, put(key, where, value))
     try:
         recording = load_recording(folder)
     except InputError as fault:
@@ -252,39 +252,39 @@ BACKGROUNDS = {
 
 
 @pytest.mark.parametrize("message", BACKGROUNDS)
-def test_bad_background_pictures(tmp_path, film, message):
+def test_bad_background_pictures(tmp_path, drawn, message):
     BACKGROUNDS[message](tmp_path / "bg.png")
-    text = (film / "recording.toml").read_text().replace('"cam1.npy"', f'"cam1.npy"\nbackground = "{tmp_path}/bg.png"')
-    (film / "bad.toml").write_text(text)
+    text = (drawn / "recording.toml").read_text().replace('"cam1.npy"', f'"cam1.npy"\nbackground = "{tmp_path}/bg.png"')
+    (drawn / "bad.toml").write_text(text)
     with pytest.raises(InputError, match=message) as fault:
-        prepare(load_recording(film / "bad.toml"), QUICK, tmp_path / "p")
+        prepare(load_recording(drawn / "bad.toml"), QUICK, tmp_path / "p")
     assert "bg.png" in sentence(fault)
 
 
 @pytest.mark.parametrize("length", [256, 5000])
-def test_names_too_long(tmp_path, film, length):
+def test_names_too_long(tmp_path, drawn, length):
     for key in ("cam1.npy", "calibration.json"):
-        text = (film / "recording.toml").read_text().replace(f'"{key}"', '"' + "n" * length + '"')
-        (film / "long.toml").write_text(text)
+        text = (drawn / "recording.toml").read_text().replace(f'"{key}"', '"' + "n" * length + '"')
+        (drawn / "long.toml").write_text(text)
         with pytest.raises(InputError) as fault:
-            load_recording(film / "long.toml")
+            load_recording(drawn / "long.toml")
         sentence(fault)
     with pytest.raises(InputError) as fault:
         load_recording(tmp_path / ("n" * length))
     sentence(fault)
 
 
-def test_pictures_need_a_rate(tmp_path, film):
-    (film / "rateless.toml").write_text((film / "recording.toml").read_text().replace("fps = 25.0", ""))
+def test_pictures_need_a_rate(tmp_path, drawn):
+    (drawn / "rateless.toml").write_text((drawn / "recording.toml").read_text().replace("fps = 25.0", ""))
     with pytest.raises(InputError, match=r"says no fps, .* add the line fps = 25.0"):
-        load_recording(film / "rateless.toml")
+        load_recording(drawn / "rateless.toml")
 
 
 # --- what is in the pictures, and what lies in the folder -----------------------------------------------------------
 
 
 def test_contrast_inverted_half_way(tmp_path):
-    pictures = Film(frames=20).pictures()
+    pictures = DrawnRecording(frames=20).pictures()
     pictures[1, 10:] = 255 - pictures[1, 10:]
     folder = write(tmp_path, pictures)
     with pytest.raises(InputError, match="cam1's pictures are negatives from about frame 1"):
@@ -294,7 +294,7 @@ def test_contrast_inverted_half_way(tmp_path):
 
 @pytest.mark.parametrize("fault", ["missing", "strange", "text", "log"])
 def test_crops_whose_manifest_is_broken_are_made_again(tmp_path, fault):
-    recording = load_recording(write(tmp_path, Film(frames=5, cameras=2).pictures()))
+    recording = load_recording(write(tmp_path, DrawnRecording(frames=5, cameras=2).pictures()))
     right = prepare(recording, QUICK, tmp_path / "p")
     manifest = json.loads((tmp_path / "p" / MANIFEST).read_text())
     if fault == "missing":

@@ -23,10 +23,10 @@ from midline3d.bench import (
 from midline3d.settings import Settings
 from midline3d.state import merged
 from midline3d.synth.scene import Plan
-from midline3d.tracking.batch import Reel
+from midline3d.tracking.batch import FrameSequence
 from midline3d.tracking.begin import Beginning, begin
+from midline3d.tracking.directions import Direction, follow_directions, track_directions
 from midline3d.tracking.follow import Tracked, follow
-from midline3d.tracking.ways import Way, follow_ways, track_ways
 
 CPU = torch.device("cpu")
 FRAMES = 12
@@ -45,7 +45,7 @@ def beginning() -> Beginning:
 
 
 def test_slots_find_what_following_finds(beginning: Beginning) -> None:
-    clip, ways = beginning.clip, Reel.ways(beginning)
+    clip, ways = beginning.clip, FrameSequence.ways(beginning)
     assert sorted(frame for way in ways for frame in way.frames) == list(range(FRAMES))
     for way, found in zip(ways, run_batch(ways, CPU)[2], strict=True):
         tracked = [item.fit for item in follow(beginning, way.frames)]
@@ -60,7 +60,7 @@ def test_slots_find_what_following_finds(beginning: Beginning) -> None:
 def test_a_slot_does_not_mind_its_neighbours(beginning: Beginning) -> None:
     """Neither those that finish earlier nor those that wait for a place."""
     clip = beginning.clip
-    way = max(Reel.ways(beginning), key=lambda way: len(way.frames))
+    way = max(FrameSequence.ways(beginning), key=lambda way: len(way.frames))
     short = replace(way, frames=way.frames[:1])
     (alone,) = run_batch([way], CPU)[2]
     alike = run_batch([way] * 5, CPU)[2]
@@ -75,7 +75,7 @@ def test_a_slot_does_not_mind_its_neighbours(beginning: Beginning) -> None:
         assert np.linalg.norm(apart, axis=-1).max() < 0.1
 
 
-def both_ways(beginning: Beginning) -> list[list[int]]:
+def both_directions(beginning: Beginning) -> list[list[int]]:
     return [list(range(beginning.frame, FRAMES)), list(range(beginning.frame - 1, -1, -1))]
 
 
@@ -93,23 +93,23 @@ def assert_same(one: Tracked, other: Tracked) -> None:
 @pytest.mark.parametrize("stretch", [3, 100])
 def test_ways_run_ahead_end_as_following_does(beginning: Beginning, stretch: int) -> None:
     """Also over frames that show no worm, or that it was not found in, and cut into stretches."""
-    ways = both_ways(beginning)
+    ways = both_directions(beginning)
     spoiled = copy.deepcopy(beginning.clip.prepared)
     missing, empty = ways[0][-2], ways[0][-4]
-    spoiled.log.status[missing] = 3
+    spoiled.log.location[missing] = 3
     spoiled._images[empty] = np.random.default_rng(0).integers(0, 4, spoiled._images[empty].shape)
     beginning = replace(beginning, clip=replace(beginning.clip, prepared=spoiled))
-    paths = [Way.of(beginning, way) for way in ways]
-    found = {tracked.frame: tracked for _, tracked in follow_ways(paths, stretch=stretch)}
+    paths = [Direction.of(beginning, way) for way in ways]
+    found = {tracked.frame: tracked for _, tracked in follow_directions(paths, stretch=stretch)}
     assert sorted(found) == list(range(FRAMES))
-    for _, tracked in track_ways([Way.of(beginning, way) for way in ways]):  # on the CPU: one frame after the other
+    for _, tracked in track_directions([Direction.of(beginning, way) for way in ways]):
         assert_same(found[tracked.frame], tracked)
     assert found[missing].status == "unreadable" and found[empty].status == "lost"
     assert found[ways[0][-1]].status == "ok"
 
 
 def test_clips_of_other_settings_are_refused(beginning: Beginning) -> None:
-    way = Reel.ways(beginning)[0]
+    way = FrameSequence.ways(beginning)[0]
     other = replace(beginning.clip.settings, curve=replace(beginning.clip.settings.curve, nodes=30))
     strange = replace(way, beginning=replace(beginning, clip=replace(beginning.clip, settings=other)))
     with pytest.raises(ValueError, match="share their settings"):

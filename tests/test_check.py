@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from film import SIZE, Film, midline, write
+from drawn import SIZE, DrawnRecording, midline, write
 
 from midline3d.calibration import Calibration, load_calibration, make_camera, save_calibration
 from midline3d.errors import InputError
@@ -25,7 +25,7 @@ def check(path, **options):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("good"), Film().pictures())
+    return write(tmp_path_factory.mktemp("good"), DrawnRecording().pictures())
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def report(good):
 
 
 def texts(report, severity="error"):
-    return " | ".join(finding.text for finding in report.findings if finding.severity == severity)
+    return " | ".join(issue.text for issue in report.issues if issue.severity == severity)
 
 
 def test_a_good_recording_passes(report):
@@ -65,14 +65,14 @@ def test_limits_are_stated_and_count(good):
 
 
 def test_unequal_lengths_are_an_error_here_too(tmp_path):
-    pictures = list(Film(frames=12).pictures())
+    pictures = list(DrawnRecording(frames=12).pictures())
     pictures[0] = pictures[0][:8]
     report = check(write(tmp_path, pictures))
     assert "cam1 has 4 frames more than cam0 (12, 8): set cameras.offset" in texts(report)
 
 
 def test_black_frames_are_counted(tmp_path):
-    pictures = Film(frames=20).pictures()
+    pictures = DrawnRecording(frames=20).pictures()
     pictures[2, 5:8] = 0
     report = check(write(tmp_path, pictures))
     assert "cam2: 16.7% of the frames looked at are unreadable or black" in texts(report)
@@ -98,14 +98,14 @@ def roaming(frame):
 
 
 def test_cameras_that_are_mixed_up_are_named(tmp_path):
-    pictures = Film(frames=24, worms=(roaming,), dirt=0).pictures()
+    pictures = DrawnRecording(frames=24, worms=(roaming,), dirt=0).pictures()
     report = check(write(tmp_path, pictures[[1, 0, 2]]))
     assert "the cameras seem mixed up" in texts(report)
     assert "cam0 = cam1.npy, cam1 = cam0.npy, cam2 = cam2.npy" in texts(report)
 
 
 def test_a_run_refuses_cameras_that_are_mixed_up(tmp_path):
-    pictures = Film(frames=24, worms=(roaming,), dirt=0).pictures()
+    pictures = DrawnRecording(frames=24, worms=(roaming,), dirt=0).pictures()
     folder = write(tmp_path, pictures[[1, 0, 2]])
     with pytest.raises(InputError, match=r"the cameras seem mixed up: .* cam0 = cam1.npy, cam1 = cam0.npy"):
         prepare(load_recording(folder), QUICK, tmp_path / "p")
@@ -120,7 +120,7 @@ def test_a_run_refuses_cameras_that_are_mixed_up(tmp_path):
     ],
 )
 def test_a_view_that_is_turned_is_named(tmp_path, turned, told):
-    pictures = Film(frames=24, worms=(roaming,), dirt=0).pictures()
+    pictures = DrawnRecording(frames=24, worms=(roaming,), dirt=0).pictures()
     pictures[2] = pictures[2][:, *turned]
     folder = write(tmp_path, pictures)
     assert told in texts(check(folder))
@@ -148,7 +148,7 @@ def test_a_good_recording_is_prepared_without_a_word(good, tmp_path, recwarn):
 
 
 def test_the_advice_on_a_late_camera_leads_to_a_recording_that_passes(tmp_path):
-    pictures = Film(frames=42, worms=(roaming,), dirt=0).pictures()
+    pictures = DrawnRecording(frames=42, worms=(roaming,), dirt=0).pictures()
     late = np.stack([pictures[0, 6:], pictures[1, 6:], pictures[2, :-6]])
     folder = write(tmp_path, late)
     told = texts(check(folder))
@@ -164,20 +164,20 @@ def test_the_advice_on_a_late_camera_leads_to_a_recording_that_passes(tmp_path):
 
 
 def test_a_camera_that_runs_late_is_named(tmp_path):
-    pictures = Film(frames=42, worms=(roaming,), dirt=0).pictures()
+    pictures = DrawnRecording(frames=42, worms=(roaming,), dirt=0).pictures()
     late = np.stack([pictures[0, 6:], pictures[1, 6:], pictures[2, :-6]])
     report = check(write(tmp_path, late))
     assert "cam2 seems" in texts(report) and "frames late" in texts(report)
 
 
 def test_no_worm_and_two_worms_are_named(tmp_path):
-    report = check(write(tmp_path / "none", Film(frames=8, worms=(), dirt=0).pictures()))
+    report = check(write(tmp_path / "none", DrawnRecording(frames=8, worms=(), dirt=0).pictures()))
     assert "do the views agree on a worm" in texts(report)
 
     def other(frame):
         return midline(-frame) + np.array([0.4, -0.7, 0.7 - 0.02 * frame])
 
-    report = check(write(tmp_path / "two", Film(frames=24, worms=(midline, other)).pictures()))
+    report = check(write(tmp_path / "two", DrawnRecording(frames=24, worms=(midline, other)).pictures()))
     assert "a second thing looks like a worm" in texts(report, "warning")
     assert "seems" not in texts(report) + texts(report, "warning")
     with pytest.warns(UserWarning, match="a second thing looks like a worm"):
@@ -185,8 +185,8 @@ def test_no_worm_and_two_worms_are_named(tmp_path):
 
 
 def test_a_worm_that_leaves_one_view_is_named(tmp_path):
-    pictures = Film(frames=24).pictures()
-    empty = Film(frames=24, worms=()).pictures()
+    pictures = DrawnRecording(frames=24).pictures()
+    empty = DrawnRecording(frames=24, worms=()).pictures()
     pictures[1, 15:] = empty[1, 15:]
     report = check(write(tmp_path, pictures))
     assert "cam1 shows the worm in" in texts(report)

@@ -24,12 +24,12 @@ from midline3d.settings import TrackingSettings
 from midline3d.store import FrameResult, Result, info
 from midline3d.tracking import batch, repair, walk
 from midline3d.tracking.clips import clip_folder, plan_clips, run_clip, stitch
+from midline3d.tracking.directions import follow_directions
 from midline3d.tracking.follow import Tracked, outcome
 from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.repair import Frames, put_right
 from midline3d.tracking.spans import spans_of
 from midline3d.tracking.tasks import packed, unpacked
-from midline3d.tracking.ways import follow_ways
 
 CLIPS = import_module("midline3d.tracking.clips")
 RUN = import_module("midline3d.tracking.reconstruct")
@@ -46,7 +46,7 @@ def settings() -> Settings:
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("film") / "worm"
-    killing.film(folder)
+    killing.simulated(folder)
     return folder
 
 
@@ -130,18 +130,18 @@ def test_clips_in_slots_of_one_device_find_the_same(
     recording: Path, stitched: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, but here; resumed, and with memory for two slots only."""
-    monkeypatch.setattr(walk, "track_ways", follow_ways)
+    monkeypatch.setattr(walk, "track_directions", follow_directions)
     monkeypatch.setattr(RUN, "_side_by_side", lambda run, plan, workers: RUN._in_slots(run, plan))
     monkeypatch.setattr(RUN, "groups_of", lambda count, device: CLIPS.groups_of(count, "cuda"))
     monkeypatch.setattr(killing.RESULT, "SEGMENT_FRAMES", 1)
     slots: list[int] = []
     make = batch.Batch.__init__
 
-    def small(own: batch.Batch, reels: list[batch.Reel], device: torch.device) -> None:
-        slots.append(len(reels))
-        if len(reels) > 3:
+    def small(own: batch.Batch, sequences: list[batch.FrameSequence], device: torch.device) -> None:
+        slots.append(len(sequences))
+        if len(sequences) > 3:
             raise torch.cuda.OutOfMemoryError("simulated")
-        make(own, reels, device)
+        make(own, sequences, device)
 
     monkeypatch.setattr(batch.Batch, "__init__", small)
 
@@ -166,7 +166,7 @@ def test_a_gpu_without_any_memory_says_so(recording: Path, out: Path, monkeypatc
     def full(*_: object) -> None:
         raise torch.cuda.OutOfMemoryError("simulated")
 
-    monkeypatch.setattr(walk, "track_ways", follow_ways)
+    monkeypatch.setattr(walk, "track_directions", follow_directions)
     monkeypatch.setattr(RUN, "_side_by_side", lambda run, plan, workers: RUN._in_slots(run, plan))
     monkeypatch.setattr(batch.Batch, "__init__", full)
     with pytest.raises(InputError, match="no memory left for a single slot"), pytest.warns(UserWarning):

@@ -43,7 +43,7 @@ def quiet(doing: str, done: int, total: int) -> None:
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("film") / "worm"
-    killing.film(folder)
+    killing.simulated(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from film import Film, write
+from drawn import DrawnRecording, write
 from small import file_system, fill
 
 from midline3d.errors import InputError
@@ -24,7 +24,7 @@ QUICK = LocatingSettings(background_frames=13)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("film") / "film", Film(frames=12, cameras=2).pictures())
+    return write(tmp_path_factory.mktemp("film") / "film", DrawnRecording(frames=12, cameras=2).pictures())
 
 
 @pytest.fixture(scope="module")

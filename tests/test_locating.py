@@ -3,13 +3,13 @@
 import cv2
 import numpy as np
 import pytest
-from film import SIZE, Film, centre, midline, rig, write
+from drawn import SIZE, DrawnRecording, centre, midline, rig, write
 
 from midline3d.calibration import Calibration, make_camera
 from midline3d.errors import InputError
 from midline3d.recording import load_recording, prepare
 from midline3d.recording.background.light import Background, fill, light_field, masked_median, sorted_stack
-from midline3d.recording.background.registration import moved, shake_of, texture_of
+from midline3d.recording.background.registration import registration_of, texture_of, translated
 from midline3d.recording.locating.places import ABSENT, Decider, Expected, Places, candidates, combine
 from midline3d.settings import LocatingSettings
 
@@ -58,20 +58,20 @@ def test_background_changes_linearly():
 
 
 def test_shake_is_measured_on_still_dirt():
-    scene = Film(frames=1, worms=(), dirt=40, noise=0).pictures()[0, 0].astype(np.float32)
+    scene = DrawnRecording(frames=1, worms=(), dirt=40, noise=0).pictures()[0, 0].astype(np.float32)
     texture = texture_of(scene)
-    shaken = moved(scene, np.array([1.3, -0.6]))
-    np.testing.assert_allclose(shake_of(shaken, texture, 1.0), [1.3, -0.6], atol=0.1)
+    displaced = translated(scene, np.array([1.3, -0.6]))
+    np.testing.assert_allclose(registration_of(displaced, texture, 1.0), [1.3, -0.6], atol=0.1)
     even = np.full((SIZE, SIZE), 150, np.float32)
     assert texture_of(even) is None
-    np.testing.assert_array_equal(shake_of(even, None, 1.0), 0)
+    np.testing.assert_array_equal(registration_of(even, None, 1.0), 0)
 
 
 def signal_error(prepared, film):
     """Largest mean difference of the crops from the film without dirt, noise and light, in any view of some frames."""
-    plain = Film(frames=film.frames, dirt=0, noise=0, worms=film.worms, light=200.0)
+    plain = DrawnRecording(frames=film.frames, dirt=0, noise=0, worms=film.worms, light=200.0)
     worst = 0.0
-    pictures, empty = plain.pictures(), Film(frames=1, dirt=0, noise=0, worms=(), light=200.0).pictures()
+    pictures, empty = plain.pictures(), DrawnRecording(frames=1, dirt=0, noise=0, worms=(), light=200.0).pictures()
     for index in (0, len(prepared) // 2, len(prepared) - 1):
         frame = prepared[index]
         for view, image in enumerate(frame.images):
@@ -86,7 +86,7 @@ def signal_error(prepared, film):
 
 @pytest.mark.parametrize("speed", [0.0, 0.003])
 def test_a_slow_worm_does_not_burn_in(tmp_path, speed):
-    film = Film(frames=20, dirt=0, worms=(lambda frame: midline(frame, speed) if speed else midline(0),))
+    film = DrawnRecording(frames=20, dirt=0, worms=(lambda frame: midline(frame, speed) if speed else midline(0),))
     prepared = prepared_film(tmp_path, film)
     assert signal_error(prepared, film) < 4
     assert np.nanmax(errors(prepared, film.worms[0])) < 3
@@ -161,8 +161,8 @@ def test_among_much_dirt_with_a_wrong_calibration(tmp_path):
         matrix = camera.matrix.copy()
         matrix[:2, 2] += [(-6, 5), (7, -4), (3, 8)][index]
         wrong.append(make_camera("test", camera.name, camera.size, matrix, [], camera.rotation, camera.translation))
-    prepared = prepared_film(tmp_path, Film(dirt=60, noise=2.0), calibration=Calibration(tuple(wrong)))
-    assert set(prepared.log.status) == {0}
+    prepared = prepared_film(tmp_path, DrawnRecording(dirt=60, noise=2.0), calibration=Calibration(tuple(wrong)))
+    assert set(prepared.log.location) == {0}
     assert np.median(prepared.log.residual) > 2
     projected = prepared.log.origin + (prepared.window - 1) / 2
     for index in (0, 12, 23):  # the crops still lie around the worm in every view
@@ -173,13 +173,13 @@ def test_among_much_dirt_with_a_wrong_calibration(tmp_path):
 
 
 def test_bright_worm_is_told_by_itself(tmp_path):
-    prepared = prepared_film(tmp_path, Film(bright=True, light=120.0))
+    prepared = prepared_film(tmp_path, DrawnRecording(bright=True, light=120.0))
     assert prepared.side == "bright"
     assert errors(prepared).max() < 3
 
 
 def test_light_that_drifts(tmp_path):
-    pictures = Film(frames=20).pictures()
+    pictures = DrawnRecording(frames=20).pictures()
     time, across = np.linspace(-1, 1, 20)[:, None, None], np.linspace(-1, 1, SIZE)
     slope = (1 + 0.2 * time) * (1 + 0.1 * time * across)
     pictures = np.clip(pictures * slope, 0, 255).astype(np.uint8)
@@ -193,7 +193,7 @@ def test_two_worms_one_is_followed_throughout(tmp_path):
     def other(frame):
         return midline(-frame) + np.array([0.4, -0.7, 0.75])
 
-    prepared = prepared_film(tmp_path, Film(worms=(midline, other)))
+    prepared = prepared_film(tmp_path, DrawnRecording(worms=(midline, other)))
     away = np.stack([errors(prepared), errors(prepared, other)])
     assert away.min(0).max() < 4
     assert len(set(away.argmin(0))) == 1
@@ -203,7 +203,7 @@ def test_a_worm_that_leaves_is_lost_and_not_guessed(tmp_path):
     def leaving(frame):
         return midline(frame, speed=0.11)
 
-    prepared = prepared_film(tmp_path, Film(frames=36, worms=(leaving,)))
+    prepared = prepared_film(tmp_path, DrawnRecording(frames=36, worms=(leaving,)))
     status = [frame.status for frame in prepared]
     assert status[0] == "ok"
     assert status[-1] == "lost"
@@ -212,9 +212,9 @@ def test_a_worm_that_leaves_is_lost_and_not_guessed(tmp_path):
 
 def test_no_worm_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="do the views agree on a worm"):
-        prepared_film(tmp_path, Film(frames=10, worms=(), dirt=0))
+        prepared_film(tmp_path, DrawnRecording(frames=10, worms=(), dirt=0))
 
 
 def test_two_cameras_are_enough(tmp_path):
-    prepared = prepared_film(tmp_path, Film(frames=12, cameras=2))
+    prepared = prepared_film(tmp_path, DrawnRecording(frames=12, cameras=2))
     assert errors(prepared).max() < 3

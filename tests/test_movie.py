@@ -17,7 +17,7 @@ from midline3d.tracking.reconstruct import Job, reconstruct
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("movie")
-    killing.film(folder / "worm")
+    killing.simulated(folder / "worm")
     reconstruct(Job(folder / "worm", folder / "out", killing.settings()), lambda *_: None)
     return folder / "out"
 

@@ -65,7 +65,7 @@ def pictures(truth: FrameState, cameras: Cameras, size: tuple[int, int]) -> Tens
     return (images + 0.05 * noise).float().double()
 
 
-def both_ways(state: FrameState, job: Descent, start: Tensor) -> tuple[Slope, Slope]:
+def both_directions(state: FrameState, job: Descent, start: Tensor) -> tuple[Slope, Slope]:
     """In float32 and in float64."""
     views = Views(job.views.images.float(), job.views.cameras.to(torch.float32))
     previous = None if job.previous is None else as_float(job.previous)
@@ -105,7 +105,7 @@ def test_each_term(term: str, batch: int, seed: int) -> None:
     job = a_job(batch, seed, replace(NOTHING, **{term: 0.7}), 0.0, (48, 48), own=False)
     state = coiled(batch, seed)
     start = torch.tensor([N // 2, 0, N - 1])[seed : seed + batch] if batch == 1 else torch.tensor([5, 0, N - 1])
-    found, right = both_ways(state, job, start)
+    found, right = both_directions(state, job, start)
     assert getattr(right.terms, term).min() > 0
     assert_alike(found, right, state, TOLERANCE.get(term, EXACT))
 
@@ -116,14 +116,14 @@ def test_each_term(term: str, batch: int, seed: int) -> None:
 def test_all_terms_together(size: tuple[int, int], theta: float, own: bool) -> None:
     state = coiled(2, 7)
     job = a_job(2, 7, replace(LossWeights(), temporal=0.5), theta, size, own)
-    found, right = both_ways(state, job, torch.tensor([11, 14]))
+    found, right = both_directions(state, job, torch.tensor([11, 14]))
     assert_alike(found, right, state, 3e-4)
 
 
 def test_views_thinner_and_fainter_than_the_tips() -> None:
     state = coiled(1, 3)
     thin = as_double(replace(state, sigma=state.sigma * 0.4, iota=state.iota * 0.2))
-    found, right = both_ways(thin, a_job(1, 3, LossWeights(), 0.0, (48, 48), own=False), torch.tensor([12]))
+    found, right = both_directions(thin, a_job(1, 3, LossWeights(), 0.0, (48, 48), own=False), torch.tensor([12]))
     assert_alike(found, right, state, 1e-3)
 
 
@@ -131,7 +131,7 @@ def test_a_curve_that_meets_nothing() -> None:
     state = coiled(1, 4)
     job = a_job(1, 4, LossWeights(), 0.1, (32, 32), own=False)
     outside = replace(state, points=state.points + 9.0)
-    found, right = both_ways(outside, job, torch.tensor([12]))
+    found, right = both_directions(outside, job, torch.tensor([12]))
     assert found.terms.scores.item() == 0 and not found.shares.any()
     # The frame's gradient is what is left of forces that cancel.
     assert_alike(found, right, state, 0.1)

@@ -47,7 +47,7 @@ def sample(clip: Clip) -> learning.Sample:
     """The animal in all frames, by a quick search."""
     quick = replace(clip, settings=changed(Settings(), {"start": {"starts": 5, "confirmed": False, "pairs": 1}}))
     start = begin.find_start(quick, torch.Generator().manual_seed(0), quiet)
-    return begin.rehearse(quick, start.frame, start.state, quiet)
+    return begin.follow_sample(quick, start.frame, start.state, quiet)
 
 
 def beginning(clip: Clip, sample: learning.Sample) -> Beginning:

@@ -183,7 +183,7 @@ def test_the_command_says_what_to_look_at(
     midline3d: Command,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    followed = FOLLOWING.track_ways
+    followed = FOLLOWING.track_directions
 
     def doubted(*given: object) -> object:
         for way, tracked in followed(*given):
@@ -191,7 +191,7 @@ def test_the_command_says_what_to_look_at(
             gone = replace(tracked, status="lost", reason="no fit", fit=None, projection=None)
             yield way, gone if lost else tracked
 
-    monkeypatch.setattr(FOLLOWING, "track_ways", doubted)
+    monkeypatch.setattr(FOLLOWING, "track_directions", doubted)
     for search in ("follow", "look_again"):  # nor are they found from their other side, nor when looked for again
         monkeypatch.setattr(import_module("midline3d.tracking.repair"), search, lambda *_: iter(()))
     (tmp_path / "settings.toml").write_text("[start]\npairs = 1\n", encoding="utf-8")

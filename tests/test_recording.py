@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 import tifffile
-from film import SIZE, Film, centre, rig, write
+from drawn import SIZE, DrawnRecording, centre, rig, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +43,7 @@ def write_video(path, stack, codec="ffv1", pixels="gray", drop=()):
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("film"), Film().pictures())
+    return write(tmp_path_factory.mktemp("film"), DrawnRecording().pictures())
 
 
 # --- sources --------------------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def test_prepared_once_and_then_read(film, kept):
 
 
 def test_what_was_interrupted_or_made_for_other_settings_is_made_again(tmp_path):
-    recording = load_recording(write(tmp_path, Film(frames=5, cameras=2).pictures()))
+    recording = load_recording(write(tmp_path, DrawnRecording(frames=5, cameras=2).pictures()))
     calls = []
     prepare(recording, QUICK, tmp_path / "p")
     (tmp_path / "p" / MANIFEST).unlink()  # it is written last
@@ -379,7 +379,7 @@ def test_a_part_of_the_frames(film, tmp_path):
 
 
 def test_black_and_unreadable_frames_are_bridged(tmp_path):
-    pictures = Film().pictures()
+    pictures = DrawnRecording().pictures()
     pictures[1, 7] = 0
     pictures[:, 12:14] = 0
     prepared = prepare(load_recording(write(tmp_path, pictures)), QUICK, tmp_path / "p")
@@ -396,7 +396,7 @@ def test_all_black_is_one_sentence(tmp_path):
 
 
 def test_worm_centred_images_are_taken_whole(tmp_path):
-    pictures = Film(frames=4, bright=True, dirt=0).pictures()
+    pictures = DrawnRecording(frames=4, bright=True, dirt=0).pictures()
     folder = write(tmp_path, pictures, 'worm = "bright"\nbackground = "none"\ncentre = "fixed"')
     prepared = prepare(load_recording(folder), QUICK, tmp_path / "p")
     assert prepared.window == SIZE
@@ -406,8 +406,8 @@ def test_worm_centred_images_are_taken_whole(tmp_path):
 
 
 def test_own_background_and_16_bits(tmp_path):
-    pictures = Film(frames=10).pictures()
-    empty = Film(frames=1, worms=(), noise=0).pictures()[:, 0]
+    pictures = DrawnRecording(frames=10).pictures()
+    empty = DrawnRecording(frames=1, worms=(), noise=0).pictures()[:, 0]
     folder = write(tmp_path, pictures.astype(np.uint16) * 16)
     text = (folder / "recording.toml").read_text()
     for index, picture in enumerate(empty):

@@ -16,7 +16,7 @@ from midline3d.tracking.reconstruct import Job, reconstruct
 
 FRAMES = 6
 SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=4))
-WAYS = ((1.0, 0.0), (-0.6, 0.8), (0.0, -1.0))
+DIRECTIONS = ((1.0, 0.0), (-0.6, 0.8), (0.0, -1.0))
 """In which each view is wrong by 10 px; every one is also turned by half a degree, to and fro."""
 
 
@@ -31,7 +31,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     content = json.loads((folder / "calibration.json").read_text(encoding="utf-8"))
     (folder / "true.json").write_text(json.dumps(content), encoding="utf-8")
-    for index, (camera, way) in enumerate(zip(content["cameras"], WAYS, strict=True)):
+    for index, (camera, way) in enumerate(zip(content["cameras"], DIRECTIONS, strict=True)):
         angle = (-1) ** index * np.radians(0.5)
         turn = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
         camera["rotation"] = (turn @ camera["rotation"]).tolist()

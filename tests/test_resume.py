@@ -22,7 +22,7 @@ from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.tracking import repair
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.checkpoint import BEGINNING, WAYS, gaps, plain, stored_state, told, track_to, whole
+from midline3d.tracking.checkpoint import BEGINNING, DIRECTIONS, gaps, plain, stored_state, told, track_to, whole
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Track
 from midline3d.tracking.reconstruct import Job, reconstruct
@@ -34,7 +34,7 @@ START = 2
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("film") / "worm"
-    killing.film(folder)
+    killing.simulated(folder)
     return folder
 
 
@@ -179,7 +179,7 @@ def test_a_corrected_frame_is_gone_on_from_as_it_is_stored(
     """What was known after it is not what it says any more."""
     with Result.resume(out) as result:
         way = [frame for frame in reversed(first[1].clip.found) if frame < first[1].frame]
-        last = [frame for frame in way[2:-1] if result.known(START + frame)[WAYS[1]]["passed"] == frame]
+        last = [frame for frame in way[2:-1] if result.known(START + frame)[DIRECTIONS[1]]["passed"] == frame]
         records = {frame: result.read(START + frame) for frame in last}
         before, record = next((frame, each) for frame, each in records.items() if each and each.status == "ok")
         result.append(START + before, replace(record, edited="accepted"))
@@ -224,7 +224,7 @@ def test_what_is_known_comes_back_number_for_number(first: tuple[Path, Beginning
     again = whole(plain(copy.deepcopy(track)), bare)
     alike(track, again)
     assert again.states.maxlen == 2 and isinstance(again.states[0], tuple)
-    later = told(WAYS[0], track, 5)[WAYS[0]]
+    later = told(DIRECTIONS[0], track, 5)[DIRECTIONS[0]]
     track.states.append(track.states[0])
     torch.rand(5, generator=track.generator)
     alike(again, whole(later()["track"], bare))
@@ -236,7 +236,7 @@ def test_a_stored_frame_is_a_state_again(first: tuple[Path, Beginning]) -> None:
     out, beginning = first
     result = Result(out, killing.RESULT.Manifest.read(out))
     way = [frame for frame in beginning.clip.found if frame >= beginning.frame]
-    known = track_to(beginning, result, way, _kept_place(result, way), WAYS[0])
+    known = track_to(beginning, result, way, _kept_place(result, way), DIRECTIONS[0])
     frame, state = known.states[-1]
     record = result.read(START + frame)
     assert record is not None
@@ -248,7 +248,7 @@ def test_a_stored_frame_is_a_state_again(first: tuple[Path, Beginning]) -> None:
 
 def _kept_place(result: Result, way: list[int]) -> int:
     """A place whose frame before was the last of its segment."""
-    held = (result.known(START + frame).get(WAYS[0], {}).get("passed") == frame for frame in way)
+    held = (result.known(START + frame).get(DIRECTIONS[0], {}).get("passed") == frame for frame in way)
     return 1 + list(held).index(True)
 
 

@@ -32,14 +32,14 @@ def test_places_are_spread_and_in_every_doubted_stretch() -> None:
 def frames(tmp_path_factory: pytest.TempPathFactory) -> Frames:
     """A small recording that has come out right."""
     folder = tmp_path_factory.mktemp("look")
-    killing.film(folder / "worm")
+    killing.simulated(folder / "worm")
     job = Job(folder / "worm", folder / "out", killing.settings())
     reconstruct(job, lambda *_: None)
     recording = load_recording(Path(job.recording))
     clip = Clip.of(Prepared(folder / "out" / "crops", recording.calibration), job.settings, torch.device("cpu"))
     beginning = kept_beginning(Result.kept_in(folder / "out", BEGINNING), clip)
     assert beginning is not None
-    return Frames(beginning, Result.look(folder / "out"))
+    return Frames(beginning, Result.read_only(folder / "out"))
 
 
 def test_a_right_midline_stays(frames: Frames) -> None:

@@ -20,7 +20,7 @@ FRAMES = "9:15"
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two recordings, one without a camera's pictures, and quick settings."""
     folder = tmp_path_factory.mktemp("films")
-    killing.film(folder / "one")
+    killing.simulated(folder / "one")
     for name in ("two", "broken"):
         shutil.copytree(folder / "one", folder / name)
     (folder / "broken" / "cam1.npy").unlink()

@@ -53,9 +53,9 @@ def settings() -> Settings:
 
 
 @pytest.fixture(scope="module")
-def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("film") / "worm"
-    killing.film(folder)
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recording") / "worm"
+    killing.simulated(folder)
     return folder
 
 
@@ -71,11 +71,11 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "FAKE": str(tmp_path), "PYTHONPATH": paths}
 
 
-def three(film: Path, tmp_path: Path) -> dict[str, Job]:
+def three(recording: Path, tmp_path: Path) -> dict[str, Job]:
     """Three recordings, whose names are a trial for any shell: of 3, 2 and 1 clips."""
     names = {"a b": None, "it's $HOME %j @tasks@": (0, 25), "fails": (3, 12)}
     for name in names:
-        shutil.copytree(film, tmp_path / name)
+        shutil.copytree(recording, tmp_path / name)
     out = tmp_path / "out 100%"
     return {name: Job(tmp_path / name, out / name, settings(), frames=part) for name, part in names.items()}
 
@@ -104,9 +104,9 @@ def with_printing(text: str) -> str:
 
 
 def test_steps_follow_one_another_whatever_their_outcome(
-    film: Path, tmp_path: Path, environment: dict[str, str]
+    recording: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    jobs = three(film, tmp_path)
+    jobs = three(recording, tmp_path)
     text = with_printing(slurm_script(jobs, Request(at_once=7), ["--seed", "3"]))
     calls = submitted(text, tmp_path, environment)
     names, arrays = (
@@ -123,8 +123,10 @@ def test_steps_follow_one_another_whatever_their_outcome(
     assert {path.name for path in log.iterdir()} >= {"plan-101_0.txt", "clip-102_5.txt", "table-104_0.txt"}
 
 
-def test_every_task_is_given_its_recording_and_number(film: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    jobs = three(film, tmp_path)
+def test_every_task_is_given_its_recording_and_number(
+    recording: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    jobs = three(recording, tmp_path)
     text = with_printing(slurm_script(jobs, Request(largest=4), ["--seed", "3"]))
     calls = submitted(text, tmp_path, environment)
     arrays = [word for call in calls for word in call if word.startswith("--array")]
@@ -142,9 +144,9 @@ def test_every_task_is_given_its_recording_and_number(film: Path, tmp_path: Path
     ]
 
 
-def test_what_is_asked_for_stands_in_the_script(film: Path, tmp_path: Path) -> None:
+def test_what_is_asked_for_stands_in_the_script(recording: Path, tmp_path: Path) -> None:
     request = Request(3, 4, "7G", "1-00:00:00", 50, ("--partition=long", "--mail-type=END"), ("module load x", "y=1"))
-    text = slurm_script({"worm": Job(film, tmp_path, settings(), device="cuda")}, request, [])
+    text = slurm_script({"worm": Job(recording, tmp_path, settings(), device="cuda")}, request, [])
     asked = re.findall(r"^#SBATCH (.*)$", text, re.M)
     assert asked == [
         *("--requeue", "--open-mode=append", "--signal=B:USR1@120", "--cpus-per-task=4", "--mem=7G"),
@@ -162,10 +164,10 @@ def test_what_is_asked_for_stands_in_the_script(film: Path, tmp_path: Path) -> N
 
 
 def test_a_task_whose_time_is_nearly_over_goes_back_into_the_queue(
-    film: Path, tmp_path: Path, environment: dict[str, str]
+    recording: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """The signal that SLURM sends; the task itself is not harmed, and its status is that of the whole."""
-    text = slurm_script({"worm": Job(film, tmp_path / "out", settings())}, Request(), [])
+    text = slurm_script({"worm": Job(recording, tmp_path / "out", settings())}, Request(), [])
     script = tmp_path / "script.sh"
     slow = f"midline3d=(bash -c 'touch \"{tmp_path}/began\"; sleep 1.5; exit 7')"
     script.write_text(re.sub(r"^midline3d=\(.*\)$", lambda _: slow, text, flags=re.M))
@@ -183,22 +185,22 @@ def test_a_task_whose_time_is_nearly_over_goes_back_into_the_queue(
     assert (tmp_path / "requeued").read_text() == "requeue 42_0\n", "but not for ever"
 
 
-def test_a_script_that_is_piped_says_what_to_do(film: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    text = slurm_script({"worm": Job(film, tmp_path / "out", settings())}, Request(), [])
+def test_a_script_that_is_piped_says_what_to_do(recording: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    text = slurm_script({"worm": Job(recording, tmp_path / "out", settings())}, Request(), [])
     run = subprocess.run(["bash"], input=text, capture_output=True, text=True, check=False, env=environment)
     assert run.returncode == 2 and run.stderr == "save this script to a file, and give that to bash\n"
     assert not (tmp_path / "asked").exists()
 
 
-def test_the_whole_of_it(film: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_whole_of_it(recording: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     """By the command: script, plan, clips, stitching and table; and a recording that is refused."""
     chosen = tmp_path / "quick.toml"
     chosen.write_text(dump_settings(settings()))
-    broken = Path(shutil.copytree(film, tmp_path / "broken"))
+    broken = Path(shutil.copytree(recording, tmp_path / "broken"))
     for path in broken.glob("cam0.npy"):
         path.write_bytes(path.read_bytes()[:-1000])
     out = tmp_path / "out"
-    given = [sys.executable, "-m", "midline3d", "cluster", "slurm-script", str(film), "-o", str(out)]
+    given = [sys.executable, "-m", "midline3d", "cluster", "slurm-script", str(recording), "-o", str(out)]
     given += ["--settings", str(chosen), "--frames", "9:29"]
     made = subprocess.run(given, capture_output=True, text=True, check=False, env=environment)
     assert made.returncode == 0 and made.stderr == "", made.stderr
@@ -231,8 +233,8 @@ def test_a_step_waits_for_the_process_that_is_at_it(monkeypatch: pytest.MonkeyPa
         patiently(Step("stitch"), job, lambda *_: None)
 
 
-def test_tasks_are_counted_before_there_is_a_plan(film: Path, tmp_path: Path) -> None:
-    job = Job(film, tmp_path, settings())
+def test_tasks_are_counted_before_there_is_a_plan(recording: Path, tmp_path: Path) -> None:
+    job = Job(recording, tmp_path, settings())
     assert clip_tasks(job) == 3 and clip_tasks(replace(job, device="cuda")) == 1
     assert clip_tasks(replace(job, frames=(0, 29))) == 2
 

@@ -177,7 +177,7 @@ def test_a_worm_of_another_size_is_found_and_confirmed(plan: Plan, window: int, 
 def test_pairs_are_far_apart_and_reached_through_located_frames() -> None:
     settings = replace(SETTINGS, start=replace(SETTINGS.start, pairs=2, apart=3))
     clip = clip_of(Plan("clean", 24, size=192, px_per_mm=55.0, seed=2), 100, settings)
-    clip.prepared.log.status[10:14] = 2
+    clip.prepared.log.location[10:14] = 2
     rounds = list(start_pairs(clip))
     assert all(len(pairs) <= 2 for pairs in rounds)
     chosen = [pair for pairs in rounds for pair in pairs]
@@ -194,6 +194,6 @@ def test_crops_that_show_nothing_are_named() -> None:
     clip.prepared._images[:] = 0
     with pytest.raises(InputError, match="nothing stands out"):
         size_of(clip)
-    clip.prepared.log.status[:] = 2
+    clip.prepared.log.location[:] = 2
     with pytest.raises(InputError, match="found in no frame"):
         size_of(clip)

@@ -214,9 +214,9 @@ def test_truth(tmp_path: Path) -> None:
         u = radial * x + 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
         v = radial * y + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y
         plane = np.stack([u, v, np.ones_like(u)], -1) @ np.array(camera["matrix"]).T
-        shake = truth.projection.values[:, index] - plane[..., :2]
-        assert np.ptp(shake, axis=1).max() < 1e-6
-        assert 0.05 < np.abs(shake).mean() < 3
+        vibration = truth.projection.values[:, index] - plane[..., :2]
+        assert np.ptp(vibration, axis=1).max() < 1e-6
+        assert 0.05 < np.abs(vibration).mean() < 3
 
 
 def test_seeds_differ() -> None:

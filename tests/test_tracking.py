@@ -11,8 +11,8 @@ from midline3d import Plan, Settings, evaluate_truth, open_result, simulate
 from midline3d.errors import InputError
 from midline3d.report import frame_figure, read_frame, telling_frame
 from midline3d.tracking import walk
+from midline3d.tracking.directions import follow_directions
 from midline3d.tracking.reconstruct import Job, reconstruct
-from midline3d.tracking.ways import follow_ways
 
 FRAMES = 8
 SETTINGS = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5))
@@ -83,7 +83,7 @@ def test_a_run_ahead_of_its_judgement_gives_the_same_and_is_resumed(
     recording: Path, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, but here."""
-    monkeypatch.setattr(walk, "track_ways", follow_ways)
+    monkeypatch.setattr(walk, "track_directions", follow_directions)
 
     def interrupt(doing: str, done: int, total: int) -> None:
         if doing == "reconstructing" and done == 5:

@@ -98,7 +98,7 @@ def test_what_leaves_the_lens_is_what_the_truth_says() -> None:
             seen = np.array([(density * columns).sum(), (density * rows).sum()]) / density.sum()
             s = np.linspace(0, 1, 401)
             share = scene.body.absorption_at(s) * scene.body.radius_at(s) ** 2
-            line = scene.views[view].camera.project(scene.midlines[2]) + scene.views[view].shake[2]
+            line = scene.views[view].camera.project(scene.midlines[2]) + scene.views[view].vibration[2]
             expected = (share[:, None] * line).sum(0) / share.sum()
             assert np.linalg.norm(seen - expected) < 0.8, family  # the gut's grains lie where they lie
 

@@ -34,10 +34,10 @@ from midline3d.settings import Settings
 from midline3d.state import FrameState
 from midline3d.synth.dirt import shifted
 from midline3d.synth.scene import BORDER, Plan, Scene, make_scene
-from midline3d.tracking.batch import Batch, Reel, record
+from midline3d.tracking.batch import Batch, FrameSequence, record
 from midline3d.tracking.begin import Beginning, begin, searched, size_of, start_pairs
 from midline3d.tracking.clip import Clip, bounds_of
-from midline3d.tracking.ways import Way, track_ways
+from midline3d.tracking.directions import Direction, track_directions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +65,7 @@ class Drawn(Prepared):
         self.start, self.window, self.scale, self.side = 0, window, scene.plan.px_per_mm, "dark"
         self.gain = np.ones(count)
         self.log = Log.blank(frames, count)
-        self.log.status[:] = 0
+        self.log.location[:] = 0
         self._images = np.zeros((frames, count, window, window), np.uint8)
         self.truth = true_pixels(scene)
         middle = torch.from_numpy(self.truth[:, :, ::4].mean(2))
@@ -84,13 +84,13 @@ class Drawn(Prepared):
 
 def _background(scene: Scene, frame: int, view: int) -> NDArray[np.float32]:
     look = scene.views[view]
-    density = shifted(look.scenery, scene.plan.size, BORDER, look.shake[frame])
+    density = shifted(look.backdrop, scene.plan.size, BORDER, look.vibration[frame])
     return look.sensor.light * np.exp(-density)
 
 
 def true_pixels(scene: Scene) -> Array:
     """(frame, camera, node, 2) px: the true midlines in the pictures, shaking included."""
-    return np.stack([view.camera.project(scene.midlines) + view.shake[:, None] for view in scene.views], 1)
+    return np.stack([view.camera.project(scene.midlines) + view.vibration[:, None] for view in scene.views], 1)
 
 
 def drawn_clip(plan: Plan, settings: Settings, device: torch.device, window: int = WINDOW) -> Clip:
@@ -239,11 +239,11 @@ def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, windo
 def tracking_figures(beginning: Beginning) -> dict[str, Any]:
     """The clip followed both ways from its beginning, one frame after the other."""
     clip, first = beginning.clip, beginning.frame
-    ways = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
+    directions = [list(range(first, len(clip))), list(range(first - 1, -1, -1))]
     found: dict[int, FrameState] = {}
     steps: list[float] = []
     began = time.perf_counter()
-    for _, tracked in track_ways([Way.of(beginning, way) for way in ways]):
+    for _, tracked in track_directions([Direction.of(beginning, direction) for direction in directions]):
         if tracked.fit is not None:
             found[tracked.frame] = tracked.fit.state
             steps.append(float(tracked.fit.iterations[0]))
@@ -261,20 +261,20 @@ def tracking_figures(beginning: Beginning) -> dict[str, Any]:
 
 def _batch_figures(beginning: Beginning, size: int, device: torch.device, frames: int) -> dict[str, Any]:
     """The longer way of the clip in so many slots at once."""
-    reel = max(Reel.ways(beginning), key=lambda way: len(way.frames))
-    reels = [replace(reel, frames=reel.frames[:frames])] * size
-    seconds, ticks, _ = run_batch(reels, device)
-    done = sum(len(reel.frames) for reel in reels)
+    sequence = max(FrameSequence.directions(beginning), key=lambda direction: len(direction.frames))
+    sequences = [replace(sequence, frames=sequence.frames[:frames])] * size
+    seconds, ticks, _ = run_batch(sequences, device)
+    done = sum(len(sequence.frames) for sequence in sequences)
     return {"size": size, "frames_per_s": done / seconds, "tick_ms": 1e3 * seconds / ticks}
 
 
 @torch.no_grad()
-def run_batch(reels: list[Reel], device: torch.device) -> tuple[float, int, list[Fit]]:
+def run_batch(sequences: list[FrameSequence], device: torch.device) -> tuple[float, int, list[Fit]]:
     """Seconds and ticks from the first tick after the graph's recording to the last, and what came out.
 
     Putting images onto the device and recording the graph are left out: both are done once for any number of frames.
     """
-    batch = Batch(reels, device)
+    batch = Batch(sequences, device)
     run = record(batch) if device.type == "cuda" else batch.tick
     _wait(device)
     began, ticks = time.perf_counter(), 0

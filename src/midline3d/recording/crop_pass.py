@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field
 from midline3d.recording.background.signal import as_bytes, signal
-from midline3d.recording.crops import STATUS, Begun, CropWriter, cut, inside, origins
+from midline3d.recording.crops import LOCATIONS, Begun, CropWriter, cut, inside, origins
 from midline3d.recording.description import Recording
-from midline3d.recording.locating.locator import Looker, Sight, crop_behind, reach_of, sharpness
+from midline3d.recording.locating.locator import Locator, Sight, crop_behind, reach_of, sharpness
 from midline3d.recording.locating.places import ABSENT, Decider, Found
 from midline3d.recording.sources import side_by_side, synchronised
 
@@ -27,13 +27,13 @@ SAVED = 250
 """Frames after which what was done is saved: some 15 s of work at 2048 px."""
 
 
-class Pass:
+class CropPass:
     """Goes over all frames once and writes their crops and log into a folder, or goes on with what was begun there."""
 
-    def __init__(self, recording: Recording, looker: Looker, frames: range, folder: Path, begun: Begun) -> None:
-        self.recording, self.looker, self.frames, self.folder = recording, looker, frames, folder
+    def __init__(self, recording: Recording, locator: Locator, frames: range, folder: Path, begun: Begun) -> None:
+        self.recording, self.locator, self.frames, self.folder = recording, locator, frames, folder
         self.begun, self.window, self.done = begun, begun.window, begun.done
-        self.gain = np.clip(FAINT / looker.look.peak, 1, 16)
+        self.gain = np.clip(FAINT / locator.survey.peak, 1, 16)
         self.log = begun.log
         self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
         self.waiting: deque[Sight] = deque()
@@ -43,7 +43,7 @@ class Pass:
 
     def run(self, progress: Progress | None) -> None:
         """Decode, locate, decide, cut."""
-        settings = self.looker.settings
+        settings = self.locator.settings
         views = self.recording.views
         sources, offsets = [view.source for view in views], [view.offset for view in views]
         decider: Decider | None = None
@@ -59,8 +59,8 @@ class Pass:
             if decider is None:
                 size = sum(picture.nbytes for picture in whole)
                 lag = int(np.clip(settings.memory * 1e6 / size, 4, settings.lag))
-                decider = Decider(lag, settings, self.looker.step())
-            sight, places = self.looker.see(frame, whole)
+                decider = Decider(lag, settings, self.locator.step())
+            sight, places = self.locator.see(frame, whole)
             self.waiting.append(sight)
             decision = decider.add(places, frame - before)
             before = frame
@@ -81,17 +81,17 @@ class Pass:
             self.last = decision.point if decision.found else self.last
             return
         self.log.light[place] = sight.light
-        self.log.shake[place] = sight.shake
+        self.log.registration[place] = sight.registration
         if not decision.found:
             self.undecided.append(sight)
-            if len(self.undecided) > self.looker.settings.lag // 2:
+            if len(self.undecided) > self.locator.settings.lag // 2:
                 self.bridge(None)
             return
         self.bridge(decision.point)
         self.log.residual[place] = decision.residual
         self.log.seen[place] = decision.choice != ABSENT
-        self.log.reach[place] = reach_of(self.looker.cameras, sight.seen, decision)
-        self.write(sight, decision.point, "ok")
+        self.log.reach[place] = reach_of(self.locator.cameras, sight.seen, decision)
+        self.write(sight, decision.point, "located")
         self.last = decision.point
         if place + 1 - self.done >= SAVED:
             self.save(place + 1)
@@ -112,20 +112,20 @@ class Pass:
         for index, sight in enumerate(self.undecided):
             if point is not None and self.last is not None:
                 share = (index + 1) / (number + 1)
-                self.write(sight, (1 - share) * self.last + share * point, "suspect")
+                self.write(sight, (1 - share) * self.last + share * point, "interpolated")
             else:
-                self.write(sight, self.last if self.last is not None else point, "lost")
+                self.write(sight, self.last if self.last is not None else point, "not located")
         self.undecided = []
 
-    def write(self, sight: Sight, centre: Array | None, status: str) -> None:
+    def write(self, sight: Sight, centre: Array | None, location: str) -> None:
         """Cut one frame's crops around a point."""
         place = sight.frame - self.frames.start
-        self.log.status[place] = STATUS.index(status)
+        self.log.location[place] = LOCATIONS.index(location)
         if centre is None:
             return
-        corner = origins(self.looker.cameras, centre, self.window)
+        corner = origins(self.locator.cameras, centre, self.window)
         self.log.origin[place] = corner
-        if status != "lost":
+        if location != "not located":
             self.log.centre[place] = centre
         fields = side_by_side(lambda view: self.crop(sight, view, corner[view]), range(len(sight.pictures)))
         self.log.sharpness[place] = [sharpness(values) for values in fields]
@@ -136,7 +136,7 @@ class Pass:
 
     def crop(self, sight: Sight, view: int, corner: NDArray[np.int64]) -> Field:
         """The signal in one view's window, 0 beyond the picture's border."""
-        picture, look = sight.pictures[view], self.looker.look
-        behind = crop_behind(look.backgrounds[view], sight.frame, corner, self.window, sight.shake[view])
-        values = signal(cut(picture, corner, self.window), behind, look.tones[view], sight.light[view])
+        picture, survey = sight.pictures[view], self.locator.survey
+        behind = crop_behind(survey.backgrounds[view], sight.frame, corner, self.window, sight.registration[view])
+        values = signal(cut(picture, corner, self.window), behind, survey.tones[view], sight.light[view])
         return values * inside(picture.shape, corner, self.window)

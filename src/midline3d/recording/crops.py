@@ -6,7 +6,7 @@ import json
 import mmap
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,10 @@ FORMAT = 2
 RELEASED = 256
 """Frames after which the pages that were read are given back: through a map they would all count as memory in use."""
 
-STATUS = ("ok", "suspect", "lost", "unreadable")
-"""ok: found; suspect: not found, but between frames where it was; lost: not found; unreadable: no picture."""
+LOCATIONS = ("located", "interpolated", "not located", "unreadable")
+"""What locating the worm made of a frame. interpolated: not located, but between frames where it was."""
+STORED = {"location": "status", "registration": "shake"}
+"""Names of a log's arrays in its file, where they differ from the fields'."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,8 @@ class FrameCrops:
     """(camera, 2) px of the crops' first pixels in the full frames."""
     centre: Array
     """(3,) mm: the worm's centre, NaN where it is lost."""
-    status: str
+    location: str
+    """One of `LOCATIONS`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +58,39 @@ class Log:
     """(frame, camera, 2) px."""
     centre: Array
     """(frame, 3) mm."""
-    status: NDArray[np.uint8]
-    """(frame,) index into STATUS."""
+    location: NDArray[np.uint8]
+    """(frame,) index into `LOCATIONS`."""
     residual: Array
     """(frame,) px: root mean square distance of the views' centres from their common point's projections."""
     seen: NDArray[np.bool_]
     """(frame, camera) whether the worm was found in this view."""
     light: Array
     """(frame, camera) brightness against the background's."""
-    shake: Array
+    registration: Array
     """(frame, camera, 2) px by which each picture lies beside its background."""
     sharpness: Array
     """(frame, camera) focus: the steepest slopes of the crop against its height, 1/px."""
     reach: Array
     """(frame,) px: how far the worm reaches from its projected centre in any view."""
+
+    @property
+    def located(self) -> NDArray[np.bool_]:
+        """(frame,) whether the worm's place is known, if only from the frames around."""
+        return self.location <= LOCATIONS.index("interpolated")
+
+    @property
+    def unreadable(self) -> NDArray[np.bool_]:
+        """(frame,) whether a camera's picture is missing, broken or black."""
+        return self.location == LOCATIONS.index("unreadable")
+
+    def stored(self) -> dict[str, Any]:
+        """The arrays by their names in a file."""
+        return {STORED.get(name, name): values for name, values in vars(self).items()}
+
+    @staticmethod
+    def of_stored(kept: Mapping[str, NDArray]) -> Log:
+        """The log whose arrays have these names."""
+        return Log(**{item.name: kept[STORED.get(item.name, item.name)] for item in fields(Log)})
 
     @staticmethod
     def blank(frames: int, cameras: int) -> Log:
@@ -76,11 +98,11 @@ class Log:
         return Log(
             origin=np.zeros((frames, cameras, 2)),
             centre=np.full((frames, 3), np.nan),
-            status=np.full(frames, STATUS.index("unreadable"), np.uint8),
+            location=np.full(frames, LOCATIONS.index("unreadable"), np.uint8),
             residual=np.full(frames, np.nan),
             seen=np.zeros((frames, cameras), np.bool_),
             light=np.full((frames, cameras), np.nan),
-            shake=np.full((frames, cameras, 2), np.nan),
+            registration=np.full((frames, cameras, 2), np.nan),
             sharpness=np.full((frames, cameras), np.nan),
             reach=np.full(frames, np.nan),
         )
@@ -103,7 +125,7 @@ class Begun:
         facts: dict[str, Any] = {"fingerprint": self.fingerprint, "window": self.window, "done": self.done}
         facts |= {f"quiet{camera}": values for camera, values in enumerate(self.quiet)}
         with aside(folder / BEGUN) as part:
-            np.savez(part, **facts, **vars(self.log))
+            np.savez(part, **facts, **self.log.stored())
 
     @staticmethod
     def load(folder: Path, fingerprint: str) -> Begun | None:
@@ -112,7 +134,7 @@ class Begun:
             with np.load(folder / BEGUN, allow_pickle=False) as kept:
                 if str(kept["fingerprint"]) != fingerprint or not (folder / IMAGES).exists():
                     return None
-                log = Log(**{item.name: kept[item.name] for item in fields(Log)})
+                log = Log.of_stored(kept)
                 quiet = [kept[f"quiet{camera}"] for camera in range(log.seen.shape[1])]
                 return Begun(fingerprint, int(kept["window"]), int(kept["done"]), log, quiet)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
@@ -141,7 +163,7 @@ class Prepared(Sequence[FrameCrops]):
         self.side = str(manifest["side"])
         self._images = np.load(folder / IMAGES, mmap_mode="r")
         with np.load(folder / LOG) as log:
-            self.log = Log(**{name: log[name] for name in log.files})
+            self.log = Log.of_stored(log)
 
     def __len__(self) -> int:
         return len(self._images)
@@ -161,7 +183,7 @@ class Prepared(Sequence[FrameCrops]):
             images=np.array(self._images[place]),
             origin=self.log.origin[place].copy(),
             centre=self.log.centre[place].copy(),
-            status=STATUS[self.log.status[place]],
+            location=LOCATIONS[self.log.location[place]],
         )
 
 

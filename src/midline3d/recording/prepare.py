@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from midline3d import cameras as rig
 from midline3d.errors import InputError
 from midline3d.files import aside, claim, demand, guarded, room, write_whole
-from midline3d.recording.check.preflight import judge_look
-from midline3d.recording.crop_pass import Pass, Progress
+from midline3d.recording.check.preflight import judge_survey
+from midline3d.recording.crop_pass import CropPass, Progress
 from midline3d.recording.crops import (
     BEGUN,
     FORMAT,
     IMAGES,
+    LOCATIONS,
     LOG,
     MANIFEST,
-    STATUS,
     Begun,
     CropWriter,
     Log,
@@ -35,7 +35,7 @@ from midline3d.recording.crops import (
 )
 from midline3d.recording.description import Recording
 from midline3d.recording.identity import inputs_of
-from midline3d.recording.locating.locator import Looker, window_for
+from midline3d.recording.locating.locator import Locator, window_for
 from midline3d.recording.locating.survey import survey
 from midline3d.recording.sources import Picture, synchronised
 from midline3d.settings import LocatingSettings
@@ -157,13 +157,13 @@ def _kept(folder: Path, fingerprint: str, recording: Recording, frames: range) -
         kept = Prepared(folder, recording.calibration)
     except (OSError, ValueError, KeyError, TypeError, RecursionError, EOFError, zipfile.BadZipFile):
         return None
-    whole = len(kept) == len(kept.log.status) == len(frames) and kept.start == frames.start
+    whole = len(kept) == len(kept.log.location) == len(frames) and kept.start == frames.start
     return kept if whole and len(kept.noise) == len(recording.views) else None
 
 
 def _save_log(folder: Path, log: Log) -> None:
     with aside(folder / LOG) as part:
-        np.savez(part, **vars(log))
+        np.savez(part, **log.stored())
 
 
 def _scale(cameras: rig.Cameras, centre: Array) -> float:
@@ -191,14 +191,14 @@ def _tracked(
     # Backgrounds are mapped into memory, where a full disk would end the process.
     stretches = len(frames) // settings.block + 2
     claim(folder, 4 * stretches * sum(view.source.size[0] * view.source.size[1] for view in recording.views))
-    look = survey(recording, cameras, settings, frames, folder)
-    judge_look(recording, cameras, look)
-    looker = Looker(cameras, look, settings)
-    window = begun.window or window_for(recording, look.extent, settings)
+    first_look = survey(recording, cameras, settings, frames, folder)
+    judge_survey(recording, cameras, first_look)
+    locator = Locator(cameras, first_look, settings)
+    window = begun.window or window_for(recording, first_look.extent, settings)
     begun = replace(begun, window=window)
     while True:
         demand(folder, _bytes(recording, frames[begun.done :], window), "the crops")
-        work = Pass(recording, looker, frames, folder, begun)
+        work = CropPass(recording, locator, frames, folder, begun)
         work.run(progress)
         reach = work.log.reach[np.isfinite(work.log.reach)]
         longest = float(np.quantile(reach, 0.995)) if reach.size else 0.0
@@ -208,7 +208,7 @@ def _tracked(
         begun = _nothing(begun.fingerprint, recording, frames, window)
     _save_log(folder, work.log)
     noise, offset = zip(*(_noise(values if values.size else np.zeros(1)) for values in work.beside()), strict=True)
-    return _facts(window, looker.scale(), noise, offset, work.gain, look.tones[0].side)
+    return _facts(window, locator.scale(), noise, offset, work.gain, first_look.tones[0].side)
 
 
 def _bytes(recording: Recording, frames: range, window: int) -> int:
@@ -233,7 +233,7 @@ def _fixed(recording: Recording, frames: range, folder: Path, progress: Progress
         place = frame - frames.start
         log.origin[place], log.centre[place] = origin, centre
         if all(picture is not None for picture in pictures):
-            log.status[place] = STATUS.index("ok")
+            log.location[place] = LOCATIONS.index("located")
             log.seen[place], log.light[place], log.residual[place] = True, 1.0, 0.0
             grey = [_eight_bit(picture) for picture in pictures if picture is not None]
             crops = [cut(255 - grey[view] if dark else grey[view], origin[view], window) for view in range(count)]
@@ -244,7 +244,7 @@ def _fixed(recording: Recording, frames: range, folder: Path, progress: Progress
             progress(place + 1, len(frames))
     writer.close()
     _save_log(folder, log)
-    if not (log.status == 0).any():
+    if not (log.location == 0).any():
         raise InputError(f"{recording.path}: no frame can be read in all cameras; check the sources")
     beside = np.stack(quiet, 1).reshape(count, -1).astype(np.float32) if quiet else np.zeros((count, 1))
     noise, offset = zip(*(_noise(values) for values in beside), strict=True)

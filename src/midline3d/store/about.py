@@ -100,21 +100,21 @@ class About:
 
     def summary(self) -> str:
         """How many frames became what, in one line."""
-        told = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count or status == "ok")
-        return f"{len(self.frames.number)} frames: {told}"
+        parts = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count or status == "ok")
+        return f"{len(self.frames.number)} frames: {parts}"
 
     def warning(self) -> str | None:
         """The frames to look at, in one line; None where there are none."""
         if not self.doubtful:
             return None
         why = ", ".join(f"{reason} {count}" for reason, count in list(self.reasons.items())[:4])
-        told = f"{len(self.doubtful)} frames to look at: {ranges(self.doubtful)}"
-        return f"{told} ({why})" if why else told
+        parts = f"{len(self.doubtful)} frames to look at: {ranges(self.doubtful)}"
+        return f"{parts} ({why})" if why else parts
 
     def text(self) -> str:
         """For people."""
         facts, lines = self.facts, [f"{self.path}: a result that is {self.state}"]
-        told = {
+        parts = {
             "recording": self._recording(),
             "frames": self.summary().partition(": ")[2],
             "look at": (self.warning() or "nothing").removeprefix(f"{len(self.doubtful)} frames to look at: "),
@@ -127,7 +127,7 @@ class About:
             "missing": "; ".join(self.missing) or "nothing",
             "damaged": "; ".join(self.faults),
         }
-        lines += [f"  {name:<10} {what}" for name, what in told.items() if what]
+        lines += [f"  {name:<10} {what}" for name, what in parts.items() if what]
         return "\n".join(lines)
 
     def _length(self) -> str:
@@ -144,8 +144,8 @@ class About:
         return f"{named}frames {span(self.frames.number)}, {seconds}, cameras {', '.join(facts['cameras'])}"
 
     def _settings(self) -> str:
-        told = [f"{name} = {value} (default {usual})" for name, (value, usual) in self.changed.items()]
-        return "; ".join(told) or ("the defaults" if self.facts else "")
+        parts = [f"{name} = {value} (default {usual})" for name, (value, usual) in self.changed.items()]
+        return "; ".join(parts) or ("the defaults" if self.facts else "")
 
     def _maker(self) -> str:
         if not self.facts:
@@ -174,8 +174,8 @@ def info(path: Path | str) -> About:
             return About(path, "damaged", found.frames, found.facts, found.changed, found.missing, tuple(faults))
     frames, broken = _frames(path, manifest)
     if manifest is not None:
-        told = {name: getattr(frames, name) for name in ("status", "reason", "edited")}
-        words = Overlay(path, manifest.run).words(frames.number, told)
+        parts = {name: getattr(frames, name) for name in ("status", "reason", "edited")}
+        words = Overlay(path, manifest.run).words(frames.number, parts)
         frames = replace(frames, status=words["status"], reason=words["reason"], edited=words["edited"])
     return _of_folder(path, manifest, frames, faults + broken)
 

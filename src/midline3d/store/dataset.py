@@ -163,10 +163,10 @@ def blank(
 
 def head_confidence(header: Header, frames: Sequence[int]) -> NDArray[np.float32]:
     """Of every frame, by the stretches that the run has noted; NaN elsewhere."""
-    number, told = np.asarray(frames, np.int64), np.full(len(frames), np.nan, np.float32)
+    number, confidence = np.asarray(frames, np.int64), np.full(len(frames), np.nan, np.float32)
     for first, last, sure in json.loads(str(header.attributes.get(STRETCHES, "[]"))):
-        told[(number >= first) & (number <= last)] = sure
-    return told
+        confidence[(number >= first) & (number <= last)] = sure
+    return confidence
 
 
 def dataset_of(header: Header, frames: Sequence[int], data: dict[str, NDArray[Any]]) -> xr.Dataset:

@@ -185,8 +185,8 @@ class StoredFrames:
     def _head(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
         """How surely keypoint 0 is the head in some frames: by what the run has noted, which no segment holds."""
         nowhere = ~np.isin(self._small["status"][first:stop].astype(str), ("ok", "suspect"))
-        told = head_confidence(self.header, self.header.frames[first:stop])
-        return {"head_confidence": np.where(nowhere, np.float32(np.nan), told)}
+        confidence = head_confidence(self.header, self.header.frames[first:stop])
+        return {"head_confidence": np.where(nowhere, np.float32(np.nan), confidence)}
 
     def _along(self, first: int, stop: int, names: Set[str]) -> dict[str, NDArray[Any]]:
         """Variables along the body of some frames."""

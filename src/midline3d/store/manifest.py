@@ -93,9 +93,9 @@ def runs(frames: Iterable[int]) -> list[list[int]]:
 def ranges(frames: Iterable[int], shown: int = 8) -> str:
     """Frames for people: 3, 10 to 15, ... and how many more stretches."""
     found = runs(sorted(frames))
-    told = [str(first) if first == last else f"{first} to {last}" for first, last in found[:shown]]
+    parts = [str(first) if first == last else f"{first} to {last}" for first, last in found[:shown]]
     more = f" and {len(found) - shown} more stretches" if len(found) > shown else ""
-    return ", ".join(told) + more
+    return ", ".join(parts) + more
 
 
 def _frames(content: object) -> tuple[int, ...]:

@@ -59,8 +59,8 @@ class Overlay:
 
     def words(self, frames: Sequence[int], words: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
         """Status, reason and edited of frames, by what they are without edits."""
-        told = {name: (("time",), np.asarray(values, dtype=object)) for name, values in words.items()}
-        dataset = self.apply(xr.Dataset(told, {"frame": ("time", np.asarray(frames, dtype=np.int64))}))
+        columns = {name: (("time",), np.asarray(values, dtype=object)) for name, values in words.items()}
+        dataset = self.apply(xr.Dataset(columns, {"frame": ("time", np.asarray(frames, dtype=np.int64))}))
         return {name: tuple(dataset[name].values.tolist()) for name in words}
 
     def _lay(self, edit: Edit, dataset: xr.Dataset, rows: Rows) -> None:
@@ -115,7 +115,7 @@ def _blank(dataset: xr.Dataset, rows: Rows) -> None:
 
 
 def _turn(dataset: xr.Dataset, rows: Rows, ends: Mapping[str, NDArray[Any]] | None) -> None:
-    """Exchanges head and tail where the head is not where it was told to be.
+    """Exchanges head and tail where the head is not where it was columns to be.
 
     ends: `frame`, rising, and `head` and `tail` (frame, 3) in mm as they were after the exchange. A new run of the
     recording may have found the head by itself: then nothing is to be exchanged.
@@ -124,17 +124,17 @@ def _turn(dataset: xr.Dataset, rows: Rows, ends: Mapping[str, NDArray[Any]] | No
         return
     frames = dataset.frame.values[rows]
     which = np.searchsorted(ends["frame"], frames).clip(max=len(ends["frame"]) - 1)
-    told = ends["frame"][which] == frames
-    rows, which = rows[told], which[told]
+    same = ends["frame"][which] == frames
+    rows, which = rows[same], which[same]
     if not len(rows):
         return
     found = dataset["position"].isel(time=rows, individual=0).transpose("time", "keypoint", "space").values
-    ways = [
+    distances = [
         np.linalg.norm(found[:, first] - ends["head"][which], axis=-1)
         + np.linalg.norm(found[:, last] - ends["tail"][which], axis=-1)
         for first, last in ((0, -1), (-1, 0))
     ]
-    rows = rows[ways[1] < ways[0]]
+    rows = rows[distances[1] < distances[0]]
     for name, variable in dataset.data_vars.items():
         axes = [axis for axis, dim in enumerate(variable.dims) if dim in ("keypoint", "end")]
         if variable.dims[:1] == ("time",) and axes:

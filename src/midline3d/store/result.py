@@ -212,7 +212,7 @@ class Result:
         return Manifest.read(Path(folder)).run
 
     @classmethod
-    def look(cls, folder: Path) -> Result:
+    def read_only(cls, folder: Path) -> Result:
         """The result in a folder, to be read alone."""
         return cls(Path(folder), Manifest.read(Path(folder)))
 

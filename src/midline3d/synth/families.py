@@ -168,7 +168,7 @@ def _off(drawn: Nuisances, rng: Rng) -> Nuisances:
     rig = replace(
         drawn.rig,
         calibration_error=float(rng.uniform(5, 10)),
-        shake=float(rng.uniform(0.5, 1.6)),
+        vibration=float(rng.uniform(0.5, 1.6)),
         angles=(60.0, 110.0),
     )
     return replace(drawn, rig=rig)

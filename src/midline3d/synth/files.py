@@ -59,7 +59,7 @@ def truth(scene: AnyScene) -> xr.Dataset:
     """
     frames = scene.plan.frames
     points = np.stack([resample(curve, KEYPOINTS) for curve in scene.midlines])
-    pixels = np.stack([view.camera.project(points) + view.shake[:, None] for view in scene.views], 1)
+    pixels = np.stack([view.camera.project(points) + view.vibration[:, None] for view in scene.views], 1)
     lengths = np.array([arc_length(curve)[-1] for curve in scene.midlines])
     plan = scene.plan
     inside = ((pixels >= 0) & (pixels <= plan.size - 1)).all(-1).mean(-1)
@@ -189,7 +189,7 @@ def _calibration(cameras: tuple[Camera, ...]) -> str:
 def _recording(scene: AnyScene) -> str:
     plan = scene.plan
     lines = [f'name = "{plan.preset}-{plan.seed}"', f"fps = {scene.fps}", 'calibration = "calibration.json"']
-    if isinstance(scene, Scene) or scene.drawn.sensor.told:
+    if isinstance(scene, Scene) or scene.drawn.sensor.stated:
         lines.append('worm = "dark"')
     for name in (camera.name for camera in _rig(scene)):
         lines += ["", "[[cameras]]", f'name = "{name}"', f'source = "{source_name(name, scene)}"']

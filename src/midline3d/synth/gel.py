@@ -92,7 +92,7 @@ def make_layers(
     return Layers(window, in_gel, tuple(loose))
 
 
-def moved(layer: Image, size: int, shift: Array) -> Image:
+def shifted_layer(layer: Image, size: int, shift: Array) -> Image:
     """The middle (size, size) of a bordered layer, moved by `shift` px."""
     move = np.array([[1, 0, shift[0] - BORDER], [0, 1, shift[1] - BORDER]])
     flags = cv2.INTER_CUBIC

@@ -56,7 +56,7 @@ class Rig:
     """Least and greatest angle between two cameras, degrees."""
     calibration_error: float
     """Rms, px: pose, focal length, principal point and distortion."""
-    shake: float
+    vibration: float
     """Standard deviation, px."""
 
 
@@ -105,7 +105,7 @@ class Sensor:
     """Share of the frames that come black, each in one view."""
     background: bool
     """A picture of the empty scene goes with the recording."""
-    told: bool
+    stated: bool
     """The recording says that the worm is dark."""
 
 
@@ -221,7 +221,7 @@ def any_rig(cameras: int, rng: np.random.Generator) -> Rig:
         distance=tuple(between(rng, 200, 1400) for _ in range(cameras)),
         angles=(75.0, 105.0) if cameras < 4 else (60.0, 110.0),  # no four are nearly at right angles
         calibration_error=float(rng.uniform(0, 5)),
-        shake=float(rng.uniform(0, 0.8)),
+        vibration=float(rng.uniform(0, 0.8)),
     )
 
 
@@ -251,7 +251,7 @@ def any_sensor(rng: np.random.Generator) -> Sensor:
         compression=int(rng.integers(17, 23)) if sometimes(rng, 0.15) else 0,
         dropped=0.0,
         background=sometimes(rng, 0.15),
-        told=sometimes(rng, 0.7),
+        stated=sometimes(rng, 0.7),
     )
 
 

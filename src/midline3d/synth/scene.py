@@ -82,10 +82,10 @@ class View:
     camera: Camera
     lens: Lens
     sensor: Sensor
-    scenery: NDArray[np.float32]
+    backdrop: NDArray[np.float32]
     """Optical density of what is at rest, with a border."""
     drifting: tuple[Thing, ...]
-    shake: Array
+    vibration: Array
     """(frame, 2) px."""
 
 
@@ -107,14 +107,14 @@ class Scene:
 
     def picture(self, frame: int, view: int) -> NDArray[np.uint8]:
         """What one camera records in one frame."""
-        look = self.views[view]
-        shift = look.shake[frame]
-        density = shifted(look.scenery, self.plan.size, BORDER, shift)
-        for thing in look.drifting:
+        own = self.views[view]
+        shift = own.vibration[frame]
+        density = shifted(own.backdrop, self.plan.size, BORDER, shift)
+        for thing in own.drifting:
             thing.draw(density, frame, shift)
-        density += worm_density(look.camera, look.lens, self.solid, self.midlines[frame], shift)
+        density += worm_density(own.camera, own.lens, self.solid, self.midlines[frame], shift)
         rng = np.random.default_rng([self.noise[frame], view])
-        return look.sensor.expose(density, 1 + 0.004 * float(rng.standard_normal()), rng)
+        return own.sensor.expose(density, 1 + 0.004 * float(rng.standard_normal()), rng)
 
     def pictures(self, view: int) -> Iterator[NDArray[np.uint8]]:
         """All frames of one camera, in turn."""
@@ -176,5 +176,5 @@ def _view(plan: Plan, preset: Preset, camera: Camera, midlines: Array, rng: np.r
     still, moving = scatter(preset.clutter, plan.size, passage, rng)
     slow = gaussian_filter1d(rng.standard_normal((plan.frames + 40, 2)), 5, axis=0)[20:-20]
     slow *= 1 / np.sqrt(1 / (2 * np.sqrt(np.pi) * 5))  # back to unit variance
-    shake = preset.shake * (0.8 * slow + 0.6 * rng.standard_normal((plan.frames, 2)))
-    return View(camera, lens, sensor, still_picture(still, plan.size, BORDER), tuple(moving), shake)
+    vibration = preset.vibration * (0.8 * slow + 0.6 * rng.standard_normal((plan.frames, 2)))
+    return View(camera, lens, sensor, still_picture(still, plan.size, BORDER), tuple(moving), vibration)

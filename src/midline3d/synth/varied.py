@@ -13,7 +13,7 @@ from scipy.ndimage import gaussian_filter1d
 from midline3d.synth.anatomy import Particles, carried_normals, particles, posture
 from midline3d.synth.body import Body
 from midline3d.synth.families import draw_nuisances
-from midline3d.synth.gel import Layers, make_gel, make_layers, moved
+from midline3d.synth.gel import Layers, make_gel, make_layers, shifted_layer
 from midline3d.synth.imaging import Chip, Defocus, Veil, make_veil, worm_density
 from midline3d.synth.nuisances import Nuisances
 from midline3d.synth.optics import uneven_light
@@ -34,7 +34,7 @@ class VariedView:
     veil: Veil
     chip: Chip
     layers: Layers
-    shake: Array
+    vibration: Array
     """(frame, 2) px."""
     gel: Array
     """(frame, 2) px by which the gel has moved in this view."""
@@ -68,23 +68,23 @@ class VariedScene:
 
     def light(self, frame: int, view: int, worm: bool = True) -> Image:
         """Grey levels without noise or flicker, with the worm or without it."""
-        look, size = self.views[view], self.plan.size
-        shift = look.shake[frame]
-        density = moved(look.layers.window, size, shift)
-        density = density + moved(look.layers.gel, size, shift + look.gel[frame])
-        for thing in look.layers.loose:
+        own, size = self.views[view], self.plan.size
+        shift = own.vibration[frame]
+        density = shifted_layer(own.layers.window, size, shift)
+        density = density + shifted_layer(own.layers.gel, size, shift + own.gel[frame])
+        for thing in own.layers.loose:
             thing.draw(density, frame, shift)
         if worm:
             density = density + self._worm(frame, view)
-        return look.veil.apply(look.chip.light * np.exp(-density))
+        return own.veil.apply(own.chip.light * np.exp(-density))
 
     def picture(self, frame: int, view: int) -> NDArray[np.uint8]:
         """What one camera records in one frame."""
-        look, rng = self.views[view], np.random.default_rng([self.noise[frame], view])
+        own, rng = self.views[view], np.random.default_rng([self.noise[frame], view])
         flicker = 1 + self.drawn.sensor.flicker * float(rng.standard_normal())
-        if look.dropped[frame]:
+        if own.dropped[frame]:
             flicker = 0.01
-        return look.chip.record(np.float32(flicker) * self.light(frame, view), rng)
+        return own.chip.record(np.float32(flicker) * self.light(frame, view), rng)
 
     def pictures(self, view: int) -> Iterator[NDArray[np.uint8]]:
         """All frames of one camera, in turn."""
@@ -92,15 +92,15 @@ class VariedScene:
 
     def background(self, view: int) -> NDArray[np.uint8]:
         """The empty scene, as the lab has taken it: the mean of some frames, in slightly other light."""
-        look, rng = self.views[view], np.random.default_rng([self.noise[0], 99, view])
-        quiet = replace(look.chip, gain=look.chip.gain / 20, read_noise=look.chip.read_noise / 20**0.5)
+        own, rng = self.views[view], np.random.default_rng([self.noise[0], 99, view])
+        quiet = replace(own.chip, gain=own.chip.gain / 20, read_noise=own.chip.read_noise / 20**0.5)
         return quiet.record(np.float32(1 + 0.01 * rng.standard_normal()) * self.light(0, view, worm=False), rng)
 
     def contrast(self, view: int) -> float:
         """Grey levels by which the body, blurred and veiled, is darker along its middle; the median of some frames."""
         found = []
         for frame in np.linspace(0, self.plan.frames - 1, 5).astype(int):
-            line = self.views[view].camera.project(self.midlines[frame, 80:321:8]) + self.views[view].shake[frame]
+            line = self.views[view].camera.project(self.midlines[frame, 80:321:8]) + self.views[view].vibration[frame]
             column, row = np.rint(line).astype(int).T
             inside = (np.minimum(column, row) >= 0) & (np.maximum(column, row) < self.plan.size)
             if inside.any():
@@ -114,8 +114,8 @@ class VariedScene:
         times = frame + sensor.exposure * ((np.arange(moments) + 0.5) / moments - 0.5)
         curves = np.stack([self.passage.at(time) for time in times])
         pose = posture(curves, self._normals[:, frame], self.particles.s)
-        look = self.views[view]
-        return worm_density(look.camera, look.defocus, self.particles, pose, look.shake[frame], self.plan.size)
+        own = self.views[view]
+        return worm_density(own.camera, own.defocus, self.particles, pose, own.vibration[frame], self.plan.size)
 
 
 def make_varied_scene(plan: Plan) -> VariedScene:
@@ -141,9 +141,9 @@ def make_varied_scene(plan: Plan) -> VariedScene:
             rng.uniform(0, 2 * np.pi),
         )
         drift = camera.project(passage.gel) - camera.project(np.zeros(3))
-        shake = drawn.rig.shake * _shaking(plan.frames, rng)
+        vibration = drawn.rig.vibration * _vibration(plan.frames, rng)
         chip = _chip(drawn, plan.size, rng)
-        views.append(VariedView(camera, defocus, veil, chip, layers, shake, drift, dropped[:, index]))
+        views.append(VariedView(camera, defocus, veil, chip, layers, vibration, drift, dropped[:, index]))
     wrong = miscalibrate(rig, drawn.rig.calibration_error, seeds[5], warp=1.0)
     noise = tuple(int(number) for number in seeds[3].integers(2**62, size=plan.frames))
     fps = float(np.clip(np.rint(passage.tempo), 2, 200))
@@ -175,7 +175,7 @@ def _chip(drawn: Nuisances, size: int, rng: np.random.Generator) -> Chip:
     )
 
 
-def _shaking(frames: int, rng: np.random.Generator) -> Array:
+def _vibration(frames: int, rng: np.random.Generator) -> Array:
     """(frame, 2) of unit variance: a slow sway and a tremble."""
     slow = gaussian_filter1d(rng.standard_normal((frames + 40, 2)), 5, axis=0)[20:-20]
     slow *= np.sqrt(2 * np.sqrt(np.pi) * 5)

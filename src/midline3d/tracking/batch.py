@@ -36,12 +36,12 @@ from midline3d.tracking.evidence import Evidence, evidence
 
 RENEWED = 0.25
 """Share of the slots that may take a new frame in one tick: a frame takes six or so, more places would stay empty."""
-LOOKED_AT = 128
+JUDGED_AT_ONCE = 128
 """Frames whose evidence is taken at once: at three views of 200 px they want some hundred MB."""
 
 
 @dataclass(frozen=True)
-class Reel:
+class FrameSequence:
     """A clip's frames in the order in which they are followed, and where the animal was before the first of them."""
 
     beginning: Beginning
@@ -52,15 +52,18 @@ class Reel:
     """Frame of that state."""
 
     @staticmethod
-    def ways(beginning: Beginning) -> list[Reel]:
+    def directions(beginning: Beginning) -> list[FrameSequence]:
         """From the beginning to the end, and back to the start, over all frames in which the animal was located."""
         first, found = beginning.frame, beginning.clip.found
-        ways = [[frame for frame in found if frame >= first], [frame for frame in reversed(found) if frame < first]]
-        return [Reel(beginning, way, beginning.state, first) for way in ways if way]
+        directions = [
+            [frame for frame in found if frame >= first],
+            [frame for frame in reversed(found) if frame < first],
+        ]
+        return [FrameSequence(beginning, direction, beginning.state, first) for direction in directions if direction]
 
 
 @dataclass(frozen=True)
-class _Film:
+class _FrameBank:
     """What all slots look at: every clip's frames one after the other, and what is told of each."""
 
     images: Tensor
@@ -80,25 +83,25 @@ class _Film:
 class Batch:
     """The slots' memory, all of it made once and then written in place, as a CUDA graph wants it."""
 
-    def __init__(self, reels: list[Reel], device: torch.device) -> None:
-        clip = reels[0].beginning.clip
-        if any(reel.beginning.clip.settings != clip.settings for reel in reels):
+    def __init__(self, sequences: list[FrameSequence], device: torch.device) -> None:
+        clip = sequences[0].beginning.clip
+        if any(sequence.beginning.clip.settings != clip.settings for sequence in sequences):
             raise ValueError("the clips of a batch must share their settings")
-        self.reels, self.device, self.settings = reels, device, clip.settings
-        self.film = film = _film(reels, device)
-        slots = len(reels)
-        start = merged([reel.state.to(device) for reel in reels])
+        self.sequences, self.device, self.settings = sequences, device, clip.settings
+        self.bank = bank = _frame_bank(sequences, device)
+        slots = len(sequences)
+        start = merged([sequence.state.to(device) for sequence in sequences])
         self._layout = {name: value.shape[1:] for name, value in vars(start).items()}
         # The row behind the last takes what is written for nobody.
-        self._images = torch.zeros(slots + 1, *film.images.shape[1:], device=device)
+        self._images = torch.zeros(slots + 1, *bank.images.shape[1:], device=device)
         self._anchor = _extended(_packed(start))
-        self._centre, self._translation = _extended(film.centre[film.first]), _extended(film.translation[film.first])
+        self._centre, self._translation = _extended(bank.centre[bank.first]), _extended(bank.translation[bank.first])
         self.problem = self._problem()
-        self._kept = _extended(self._told(evaluate(self.problem, start)))
+        self._kept = _extended(self._row(evaluate(self.problem, start)))
         self.rows = torch.arange(slots, device=device)
         # The recording's, not the first frame's: a run that goes on in the middle must settle where it would have.
-        self.per_mm = torch.stack([_per_mm(reel.beginning) for reel in reels]).to(device)
-        self.frame = film.first.clone()
+        self.per_mm = torch.stack([_per_mm(sequence.beginning) for sequence in sequences]).to(device)
+        self.frame = bank.first.clone()
         self.damping = torch.ones(slots, device=device)
         self.taken = torch.zeros(slots, dtype=torch.long, device=device)
         self.fresh = torch.zeros(slots, dtype=torch.bool, device=device)
@@ -106,13 +109,13 @@ class Batch:
         self.waiting = torch.ones(slots, dtype=torch.bool, device=device)
         """A frame written down, the next not taken yet."""
         self.renewed = max(1, math.ceil(RENEWED * slots)) if slots > 2 else slots
-        self.written = torch.full((len(film.images) + 1, self._written() + 1), math.nan, device=device)
-        """Of every frame what `_told` begins with, up to the system, and the iterations."""
+        self.written = torch.full((len(bank.images) + 1, self._written() + 1), math.nan, device=device)
+        """Of every frame what `_row` begins with, up to the system, and the iterations."""
 
     def _problem(self) -> Problem:
-        reels, device = self.reels, self.device
+        sequences, device = self.sequences, self.device
         pixels, curve = self.settings.pixels, self.settings.curve
-        rigs = [reel.beginning.clip.cameras for reel in reels]
+        rigs = [sequence.beginning.clip.cameras for sequence in sequences]
         fixed = {
             name: torch.cat([getattr(rig, name) for rig in rigs]).float().to(device)
             for name in ("focal", "distortion", "rotation")
@@ -128,11 +131,11 @@ class Batch:
         )
         return Problem(
             views=Views(self._images[:-1], cameras),
-            taper=_profiles([reel.beginning.taper for reel in reels], device),
+            taper=_profiles([sequence.beginning.taper for sequence in sequences], device),
             basis=spline_basis(curve.vertices, curve.nodes, torch.float32, device),
             objective=Objective(pixels.cutoff, robust=pixels.robust),
             weights=self.settings.second_order,
-            bounds=_widest([reel.beginning.clip for reel in reels]),
+            bounds=_widest([sequence.beginning.clip for sequence in sequences]),
             anchor=self._unpacked(self._anchor[:-1]),
         )
 
@@ -143,7 +146,7 @@ class Batch:
         named = zip(self._layout.items(), parts, strict=True)
         return FrameState(**{name: part.unflatten(1, shape) if shape else part[:, 0] for (name, shape), part in named})
 
-    def _told(self, at: Evaluation) -> Float[Tensor, "slot number"]:
+    def _row(self, at: Evaluation) -> Float[Tensor, "slot number"]:
         """All that is kept of an evaluation: state, energy, its terms, and the system of the next step."""
         system = normal_equations(self.problem, at)
         numbers = torch.stack([at.energy, *at.terms.values()], 1)
@@ -163,15 +166,15 @@ class Batch:
         step = solve(System(hessian.unflatten(1, (problem.layout.count, -1)), gradient), self.damping)
         tried = torch.where(self.fresh[:, None], kept[:, :size], _packed(moved(problem, old, step)))
         trial = evaluate(problem, self._unpacked(tried))
-        active = (self.frame <= self.film.last) & ~self.waiting
+        active = (self.frame <= self.bank.last) & ~self.waiting
         stepped = active & ~self.fresh
         better = active & (self.fresh | (trial.energy < energy))
-        way = (trial.state.points - old.points).square().sum(-1).mean(1).sqrt() * self.per_mm
+        travelled = (trial.state.points - old.points).square().sum(-1).mean(1).sqrt() * self.per_mm
         self.taken += stepped
-        settled = stepped & ((way <= weights.settled) | (self.taken >= weights.iterations))
+        settled = stepped & ((travelled <= weights.settled) | (self.taken >= weights.iterations))
         damped = (self.damping * torch.where(better, 0.2, 8.0)).clamp(1e-6, 1e4)
         self.damping.copy_(torch.where(self.fresh, 1e-3, damped))
-        torch.where(better[:, None], self._told(trial), kept, out=kept)
+        torch.where(better[:, None], self._row(trial), kept, out=kept)
         self.fresh.zero_()
         self._write(settled)
         self._renew()
@@ -180,21 +183,21 @@ class Batch:
         row = torch.cat([self._kept[:-1, : self._written()], self.taken[:, None].float()], 1)
         self.written[torch.where(settled, self.frame, len(self.written) - 1)] = row
         self.frame += settled
-        self.waiting |= settled & (self.frame <= self.film.last)
+        self.waiting |= settled & (self.frame <= self.bank.last)
 
     def _renew(self) -> None:
         """The next frame for the slots that wait, as many as one tick takes: images, cameras, start."""
-        film, slots = self.film, len(self.rows)
+        bank, slots = self.bank, len(self.rows)
         rows = self.waiting.to(torch.int8).topk(self.renewed).indices if self.renewed < slots else self.rows
         due = self.waiting[rows]
-        frame = torch.minimum(self.frame[rows], film.last[rows])
+        frame = torch.minimum(self.frame[rows], bank.last[rows])
         # Where nothing is due all goes to the row that is nobody's.
         target = torch.where(due, rows, slots)
-        self._centre[target], self._translation[target] = film.centre[frame], film.translation[frame]
+        self._centre[target], self._translation[target] = bank.centre[frame], bank.translation[frame]
         size = self._anchor.shape[1]
         # The anchor is still the frame before, told where the last one was.
         here, before = (
-            self._unpacked(state[rows]).moved(film.offset[frame]) for state in (self._kept[:, :size], self._anchor)
+            self._unpacked(state[rows]).moved(bank.offset[frame]) for state in (self._kept[:, :size], self._anchor)
         )
         start, images = self._start(rows, frame, here, before)
         self._images[target] = images
@@ -204,19 +207,19 @@ class Batch:
         self.waiting.index_fill_(0, rows, False)
 
     def images(self, frame: Tensor, slot: Tensor) -> Float[Tensor, "frame camera height width"]:
-        """Frames of the film at the brightness that their slots' clips ask for."""
-        film = self.film
-        return balanced(film.images[frame].float().sub_(film.dark[slot]).mul_(film.gain[slot]))
+        """Frames of the bank of frames at the brightness that their slots' clips ask for."""
+        bank = self.bank
+        return balanced(bank.images[frame].float().sub_(bank.dark[slot]).mul_(bank.gain[slot]))
 
     def part(self, slot: Tensor, frame: Tensor, images: Tensor, anchor: FrameState) -> Problem:
-        """The problem of frames of the film, each as its slot sees it."""
+        """The problem of frames of the bank of frames, each as its slot sees it."""
         problem, taper, cameras = self.problem, self.problem.taper, self.problem.views.cameras
         own = {name: getattr(cameras, name)[slot] for name in ("focal", "distortion", "rotation")}
-        told = {"centre": self.film.centre[frame], "translation": self.film.translation[frame]}
+        placed = {"centre": self.bank.centre[frame], "translation": self.bank.translation[frame]}
         shape = Shape(**{name: value[slot] for name, value in vars(taper.shape).items()})
         return replace(
             problem,
-            views=Views(images, Cameras(**own, **told, shift_basis=cameras.shift_basis)),
+            views=Views(images, Cameras(**own, **placed, shift_basis=cameras.shift_basis)),
             taper=replace(taper, shape=shape, sharp=taper.sharp[slot], length=taper.length[slot]),
             anchor=anchor,
         )
@@ -236,44 +239,44 @@ class Batch:
         anchor = self._unpacked(starts[:count].repeat(2, 1))
         both = self.part(slot.repeat(2), frame.repeat(2), images.repeat(2, 1, 1, 1), anchor)
         energy = evaluate(both, self._unpacked(starts)).energy
-        further = self.film.steady[frame] & (energy[count:] < energy[:count])
+        further = self.bank.steady[frame] & (energy[count:] < energy[:count])
         return torch.where(further[:, None], starts[count:], starts[:count]), images
 
     def running(self) -> bool:
         """Whether any frame is left: the host waits for the device here."""
-        return bool((self.frame <= self.film.last).any())
+        return bool((self.frame <= self.bank.last).any())
 
     def done(self) -> list[int]:
         """Frames written down so far, of every slot."""
-        return (self.frame - self.film.first).tolist()
+        return (self.frame - self.bank.first).tolist()
 
     def fits(self, ready: Mapping[int, range]) -> dict[int, tuple[Fit, Evidence]]:
-        """What slots have written of their reels' frames at these places, on the CPU, and what speaks for it."""
+        """What slots have written of their sequences' frames at these places, on the CPU, and what speaks for it."""
         found: dict[int, tuple[Fit, Evidence]] = {}
-        clips = {id(self.reels[slot].beginning.clip): self.reels[slot].beginning.clip for slot in ready}
+        clips = {id(self.sequences[slot].beginning.clip): self.sequences[slot].beginning.clip for slot in ready}
         for own, clip in clips.items():
-            slots = [slot for slot in ready if id(self.reels[slot].beginning.clip) == own]
+            slots = [slot for slot in ready if id(self.sequences[slot].beginning.clip) == own]
             counts = [len(ready[slot]) for slot in slots]
             places = torch.tensor([place for slot in slots for place in ready[slot]], device=self.device)
             rows = torch.tensor(slots, device=self.device).repeat_interleave(torch.tensor(counts, device=self.device))
-            fit, told = self._judged(clip, rows, places + self.film.first[rows])
+            fit, observed = self._judged(clip, rows, places + self.bank.first[rows])
             first = 0
             for slot, count in zip(slots, counts, strict=True):
                 part = list(range(first, first + count))
-                found[slot], first = (fit[part], told[part]), first + count
+                found[slot], first = (fit[part], observed[part]), first + count
         return found
 
     def _judged(self, clip: Clip, slot: Tensor, frame: Tensor) -> tuple[Fit, Evidence]:
-        """What was written of frames of the film by slots of one clip, some at a time."""
+        """What was written of frames of the bank of frames by slots of one clip, some at a time."""
         contrast, noise = clip.contrast.to(self.device), clip.noise.to(self.device)
         parts: list[Evidence] = []
-        for slots, frames in zip(slot.split(LOOKED_AT), frame.split(LOOKED_AT), strict=True):
+        for slots, frames in zip(slot.split(JUDGED_AT_ONCE), frame.split(JUDGED_AT_ONCE), strict=True):
             state = self._unpacked(self.written[frames])
             problem = self.part(slots, frames, self.images(frames, slots), state)
             parts.append(evidence(problem, state, contrast, noise, clip.settings.evidence).cpu())
         names = vars(parts[0])
-        told = Evidence(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
-        return self._fit(self.written[frame].cpu()), told
+        observed = Evidence(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
+        return self._fit(self.written[frame].cpu()), observed
 
     def _fit(self, rows: Tensor) -> Fit:
         size, terms = self._anchor.shape[1], len(TERMS)
@@ -286,24 +289,25 @@ class Batch:
         )
 
     def followed(self) -> list[Fit]:
-        """Every reel's outcome frame by frame, in the reel's order, on the CPU."""
-        written = self.written[:-1].cpu().split([len(reel.frames) for reel in self.reels])
+        """Every sequence's outcome frame by frame, in the sequence's order, on the CPU."""
+        written = self.written[:-1].cpu().split([len(sequence.frames) for sequence in self.sequences])
         return [self._fit(rows) for rows in written]
 
     def restart(self, slot: int, place: int, states: list[tuple[int, FrameState]]) -> None:
-        """A slot goes on with its reel's frame number `place`, from the last of the states given with their frames."""
-        reel, row = self.reels[slot], int(self.film.first[slot]) + place
-        self.frame[slot], self.fresh[slot], self.waiting[slot] = row, False, place < len(reel.frames)
-        if place == len(reel.frames):
+        """A slot goes on with its sequence's frame number `place`, from the last of the states given with their
+        frames."""
+        sequence, row = self.sequences[slot], int(self.bank.first[slot]) + place
+        self.frame[slot], self.fresh[slot], self.waiting[slot] = row, False, place < len(sequence.frames)
+        if place == len(sequence.frames):
             return
-        clip, (before, earlier), (at, last) = reel.beginning.clip, states[0], states[-1]
+        clip, (before, earlier), (at, last) = sequence.beginning.clip, states[0], states[-1]
         self._kept[slot, : self._anchor.shape[1]] = _packed(last.to(self.device))[0]
         self._anchor[slot] = _packed(clip.carried(earlier, before, at).to(self.device))[0]
-        places = clip.centres([at, *reel.frames[place : place + 2]])
-        known = _steady([before, at, *reel.frames[place : place + 2]])
+        places = clip.centres([at, *sequence.frames[place : place + 2]])
+        known = _steady([before, at, *sequence.frames[place : place + 2]])
         for index, offset in enumerate(places[:-1] - places[1:]):
-            self.film.offset[row + index] = offset.float()
-            self.film.steady[row + index] = known[index]
+            self.bank.offset[row + index] = offset.float()
+            self.bank.steady[row + index] = known[index]
 
 
 @torch.no_grad()
@@ -321,35 +325,35 @@ def record(batch: Batch) -> Callable[[], None]:
     return graph.replay
 
 
-def _film(reels: list[Reel], device: torch.device) -> _Film:
+def _frame_bank(sequences: list[FrameSequence], device: torch.device) -> _FrameBank:
     images, centre, translation, offset, steady, dark, gain = [], [], [], [], [], [], []
-    for reel in reels:
-        clip = reel.beginning.clip
-        images.append(clip.pixels(reel.frames).to(device))
-        cameras = clip.cameras.local(clip.centres(reel.frames), clip.origins(reel.frames))
+    for sequence in sequences:
+        clip = sequence.beginning.clip
+        images.append(clip.pixels(sequence.frames).to(device))
+        cameras = clip.cameras.local(clip.centres(sequence.frames), clip.origins(sequence.frames))
         centre.append(cameras.centre)
         translation.append(cameras.translation)
-        places = clip.centres([reel.at, *reel.frames])
+        places = clip.centres([sequence.at, *sequence.frames])
         offset.append(places[:-1] - places[1:])
-        steady.append(_steady([reel.at, reel.at, *reel.frames]))
+        steady.append(_steady([sequence.at, sequence.at, *sequence.frames]))
         dark.append(torch.from_numpy(clip.prepared.offset))
         gain.append(clip.contrast / clip.brightness)
-    ends = torch.tensor([len(reel.frames) for reel in reels]).cumsum(0)
+    ends = torch.tensor([len(sequence.frames) for sequence in sequences]).cumsum(0)
     first = torch.cat([torch.zeros(1, dtype=torch.long), ends[:-1]])
 
-    def told(parts: list[Tensor], join: Callable[[list[Tensor]], Tensor] = torch.cat) -> Tensor:
+    def joined(parts: list[Tensor], join: Callable[[list[Tensor]], Tensor] = torch.cat) -> Tensor:
         return join([part.cpu() for part in parts]).float().to(device)
 
-    return _Film(
+    return _FrameBank(
         images=torch.cat(images),
-        centre=told(centre),
-        translation=told(translation),
-        offset=told(offset),
+        centre=joined(centre),
+        translation=joined(translation),
+        offset=joined(offset),
         steady=torch.cat(steady).to(device),
         first=first.to(device),
         last=(ends - 1).to(device),
-        dark=told(dark, torch.stack)[..., None, None],
-        gain=told(gain, torch.stack)[..., None, None],
+        dark=joined(dark, torch.stack)[..., None, None],
+        gain=joined(gain, torch.stack)[..., None, None],
     )
 
 

@@ -78,7 +78,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     start = find_start(here, generator, progress)
     if not learns(clip.settings.body):
         return _as_found(here, start, clip.device)
-    sample = rehearse(here, start.frame, start.state, progress).spread(clip.settings.body.frames)
+    sample = follow_sample(here, start.frame, start.state, progress).spread(clip.settings.body.frames)
     progress("learning the body", 0, 0)
     animal = learned(here, sample)
     progress("telling head from tail", 0, 0)
@@ -177,9 +177,9 @@ def start_pairs(clip: Clip, found: list[int] | None = None) -> Iterator[list[tup
 def _pair(frame: int, apart: int, located: set[int]) -> tuple[int, ...]:
     """The frame, and another that is reached from it through frames in which the worm was located."""
     for far in range(apart, 0, -1):
-        for way in (1, -1):
-            if all(frame + way * step in located for step in range(1, far + 1)):
-                return frame, frame + way * far
+        for direction in (1, -1):
+            if all(frame + direction * step in located for step in range(1, far + 1)):
+                return frame, frame + direction * far
     return (frame,)
 
 
@@ -240,8 +240,8 @@ def _searched(clip: Clip, frames: list[int], size: Size, generator: torch.Genera
     anchor = replace(best, length=torch.full_like(best.length, settings.start.whole * size.length))
     done = fit(problem_of(clip, many, taper, anchor, weights), best, settings.second_order.first_iterations)
     energy = torch.nan_to_num(done.energy, nan=torch.inf).view(2, len(frames), count).movedim(0, 1).flatten(1)
-    way, place = energy.argmin(1) // count, energy.argmin(1) % count
-    rows = (way * len(frames) + torch.arange(len(frames), device=way.device)) * count + place
+    direction, place = energy.argmin(1) // count, energy.argmin(1) % count
+    rows = (direction * len(frames) + torch.arange(len(frames), device=direction.device)) * count + place
     return done.state[rows], taper
 
 
@@ -302,7 +302,7 @@ def _learning_weights(clip: Clip) -> SecondOrderSettings:
     return replace(weights, keep_length=weights.keep_length * start.loose_length, settled=settled)
 
 
-def rehearse(clip: Clip, frame: int, state: FrameState, progress: Progress) -> Sample:
+def follow_sample(clip: Clip, frame: int, state: FrameState, progress: Progress) -> Sample:
     """Follow the animal through the frames that its body is learned from, both ways from the first at once."""
     settings = clip.settings
     taper = body_taper(clip, frame, average_body(settings.body, state.length[0]))

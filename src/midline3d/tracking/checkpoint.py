@@ -25,7 +25,7 @@ from midline3d.tracking.veil import Veil
 
 BEGINNING = "beginning"
 """Name under which a run keeps how it began."""
-WAYS = ("forwards", "backwards")
+DIRECTIONS = ("forwards", "backwards")
 """From the frame that a run begins with."""
 _RECORD, _TENSOR, _GENERATOR = "@record", "@tensor", "@generator"
 _NOT_KEPT = ("prepared", "settings", "device")
@@ -98,7 +98,7 @@ def kept_beginning(content: dict[str, Any] | None, clip: Clip) -> Beginning | No
     return known if isinstance(known, Beginning) else None
 
 
-def told(way: str, track: Track, passed: int) -> dict[str, Callable[[], dict[str, Any]]]:
+def kept_track(direction: str, track: Track, passed: int) -> dict[str, Callable[[], dict[str, Any]]]:
     """What `Result.append` keeps of a way along with frame `passed`, the last that the track has settled.
 
     Put into words only for the last frame of a segment, but as it is now: the track goes on meanwhile.
@@ -106,31 +106,31 @@ def told(way: str, track: Track, passed: int) -> dict[str, Callable[[], dict[str
     now = copy(track)
     now.states, now.generator = track.states.copy(), torch.Generator()
     now.generator.set_state(track.generator.get_state())
-    return {way: lambda: {"passed": passed, "track": plain(now)}}
+    return {direction: lambda: {"passed": passed, "track": plain(now)}}
 
 
-def gaps(way: list[int], there: Callable[[int], bool]) -> Iterator[range]:
+def gaps(direction: list[int], there: Callable[[int], bool]) -> Iterator[range]:
     """Places in a way at which frames are missing, one after the other."""
-    for missing, group in groupby(range(len(way)), lambda place: not there(way[place])):
+    for missing, group in groupby(range(len(direction)), lambda place: not there(direction[place])):
         if missing:
             places = list(group)
             yield range(places[0], places[-1] + 1)
 
 
-def track_to(beginning: Beginning, result: Result, way: list[int], place: int, name: str) -> Track:
+def track_to(beginning: Beginning, result: Result, direction: list[int], place: int, name: str) -> Track:
     """What following the way had come to know before the frame at a place: as it was then, number for number.
 
     Where the frame before was not the last of its segment (people may have corrected it since), by what is stored.
     """
     if not place:
         return Track.of(beginning)
-    clip, before = beginning.clip, way[place - 1]
+    clip, before = beginning.clip, direction[place - 1]
     content = result.known(clip.prepared.start + before).get(name)
     if content is not None and content["passed"] == before:
         known = _read(content["track"], clip)
         if isinstance(known, Track):
             return known
-    return _stored(beginning, result, way[:place])
+    return _stored(beginning, result, direction[:place])
 
 
 def _read(content: dict[str, Any] | None, clip: Clip) -> Any:
@@ -141,17 +141,17 @@ def _read(content: dict[str, Any] | None, clip: Clip) -> Any:
         return None
 
 
-def _stored(beginning: Beginning, result: Result, way: list[int]) -> Track:
+def _stored(beginning: Beginning, result: Result, direction: list[int]) -> Track:
     """A track by what the result holds of the frames that it has passed."""
     clip, track = beginning.clip, Track.of(beginning)
     states: list[tuple[int, FrameState]] = []
-    for frame in reversed(way):
+    for frame in reversed(direction):
         record = result.read(clip.prepared.start + frame)
         if record is None or record.position is None or not np.isfinite(record.position).all():
             track.lost += not states
         else:
             states.append((frame, stored_state(clip, frame, record)))
-        track.doubted |= frame == way[-1] and (record is None or record.status != "ok")
+        track.doubted |= frame == direction[-1] and (record is None or record.status != "ok")
         if len(states) == 2:
             break
     track.states.extend(reversed(states))

@@ -41,9 +41,9 @@ class Child:
             talk.write(json.dumps(content) + "\n")
             talk.flush()
             for line in hear:
-                told = json.loads(line)
-                yield told
-                if "ended" in told or "fault" in told:
+                message = json.loads(line)
+                yield message
+                if "ended" in message or "fault" in message:
                     return
 
     def status(self) -> int:

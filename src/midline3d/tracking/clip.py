@@ -20,6 +20,7 @@ from midline3d.fitting.body import Body
 from midline3d.fitting.views import Views
 from midline3d.reading import validated
 from midline3d.recording import Prepared
+from midline3d.recording.crops import LOCATIONS
 from midline3d.settings import CurveSettings, PixelSettings, Settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
@@ -77,11 +78,11 @@ class Clip:
     @property
     def found(self) -> list[int]:
         """Frames in which the worm was located."""
-        return [int(frame) for frame in np.flatnonzero(self.prepared.log.status <= 1)]
+        return [int(frame) for frame in np.flatnonzero(self.prepared.log.located)]
 
     def located(self, frame: int) -> bool:
         """Whether the worm was located in a frame."""
-        return bool(self.prepared.log.status[frame] <= 1)
+        return bool(self.prepared.log.located[frame])
 
     def centres(self, frames: list[int]) -> Float[Tensor, "batch 3"]:
         """World coordinates of the frames' local origins, mm, float64."""
@@ -212,7 +213,7 @@ def _kept(folder: Path) -> dict[str, Any]:
 
 def _brightness(prepared: Prepared) -> Float[Tensor, " camera"]:
     """About the upper third of what stands clear of the noise, over frames spread through the recording."""
-    located = np.flatnonzero(prepared.log.status == 0)
+    located = np.flatnonzero(prepared.log.location == LOCATIONS.index("located"))
     if not len(located):
         located = np.arange(len(prepared))
     chosen = located[np.linspace(0, len(located) - 1, min(BRIGHTNESS_FRAMES, len(located))).round().astype(int)]

@@ -71,8 +71,8 @@ def run_clip(job: Job, index: int, progress: Progress = silent) -> Path:
     if not 0 <= index < len(plan.spans):
         raise InputError(f"there is no clip {index}: {job.out} was planned as clips 0 to {len(plan.spans) - 1}")
     with locked(folder, PATIENCE), RunLog(folder).run(f"clip {index} of {job.recording}") as log:
-        told = log.watched(progress)
-        run_here(plan, job, [index], lambda _, done, total: told("reconstructing", done, total))
+        watched = log.watched(progress)
+        run_here(plan, job, [index], lambda _, done, total: watched("reconstructing", done, total))
     return folder
 
 
@@ -173,7 +173,7 @@ def planned(run: Run) -> Plan:
         save_calibration(run.recording.calibration.with_cameras(beginning.clip.cameras), part)
     spans = _kept_spans(result.kept(SPANS))
     if spans is None:
-        spans = spans_of(clip.prepared.log.status <= 1, job.settings.tracking)
+        spans = spans_of(clip.prepared.log.located, job.settings.tracking)
         content = [[each.own.start, each.own.stop, each.reach.start, each.reach.stop] for each in spans]
         result.keep(SPANS, {"spans": content})
     return Plan(beginning, spans, result.header, result.run)
@@ -209,8 +209,8 @@ def run_here(plan: Plan, job: Job, indices: list[int], step: Progress) -> None:
         walk(walks, lambda n: step(str(indices[n]), len(results[n].done), len(walks[n].frames)))
         for index, each in zip(indices, walks, strict=True):
             if each.result.kept(VOTES) is None:
-                told = asked(Frames(plan.beginning, each.result), plan.spans[index].own)
-                each.result.keep(VOTES, {"frames": list(told), "votes": list(told.values())})
+                votes = asked(Frames(plan.beginning, each.result), plan.spans[index].own)
+                each.result.keep(VOTES, {"frames": list(votes), "votes": list(votes.values())})
 
 
 def _clip_result(plan: Plan, job: Job, index: int) -> Result:
@@ -271,7 +271,7 @@ def _complete(job: Job, plan: Plan, index: int) -> Result | None:
         if Result.kept_in(folder, VOTES) is None:
             return None
         Result.check(folder, plan.header_of(index))
-        part = Result.look(folder)
+        part = Result.read_only(folder)
     except InputError:
         return None
     return part if part.complete else None
@@ -279,8 +279,8 @@ def _complete(job: Job, plan: Plan, index: int) -> Result | None:
 
 def put_together(run: Run, plan: Plan) -> Path:
     """All that is left to do once every frame is there."""
-    told, seams = _clips_told(run, plan) if len(plan.spans) > 1 else (None, ())
-    done = put_right(plan.beginning, run.result, run.progress, told, seams)
+    votes, seams = _clip_votes(run, plan) if len(plan.spans) > 1 else (None, ())
+    done = put_right(plan.beginning, run.result, run.progress, votes, seams)
     run.result.keep(RIGHT, {"done": done})
     run.log.say(done)
     return concluded(run)
@@ -300,20 +300,20 @@ def concluded(run: Run) -> Path:
     return path
 
 
-def _clips_told(run: Run, plan: Plan) -> tuple[Votes | None, tuple[int, ...]]:
+def _clip_votes(run: Run, plan: Plan) -> tuple[Votes | None, tuple[int, ...]]:
     """The clips' votes, and the first frames of those that do not meet the one before; none where a clip is gone."""
-    told, seams, before = Votes(), list[int](), None
+    votes, seams, before = Votes(), list[int](), None
     for index, span in enumerate(plan.spans):
         part = _complete(run.job, plan, index)
         if part is None:
             return None, tuple(each.own.start for each in plan.spans[1:])
         kept = part.kept(VOTES) or {}
-        told |= dict(zip(kept["frames"], kept["votes"], strict=True))
+        votes |= dict(zip(kept["frames"], kept["votes"], strict=True))
         now = Frames(plan.beginning, part)
         if before is not None and not _meet(before, now, span.own.start, plan.beginning):
             seams.append(span.own.start)
         before = now
-    return told, tuple(seams)
+    return votes, tuple(seams)
 
 
 def _meet(one: Frames, other: Frames, seam: int, beginning: Beginning) -> bool:

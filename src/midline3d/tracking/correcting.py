@@ -97,11 +97,11 @@ class Bench:
 
     def stored(self, frame: int) -> FrameState | None:
         """The midline that the result shows of a frame, a batch of one in that frame's local world; None without."""
-        told = self.shown(frame)
-        position = told["position"].isel(individual=0).transpose("keypoint", "space").values
+        observed = self.shown(frame)
+        position = observed["position"].isel(individual=0).transpose("keypoint", "space").values
         if not np.isfinite(position).all() or not self.clip.located(frame - self.clip.prepared.start):
             return None
-        look = {name: torch.from_numpy(np.asarray(told[name].values))[None] for name in LOOKS}
+        look = {name: torch.from_numpy(np.asarray(observed[name].values))[None] for name in LOOKS}
         return stored_states(self.clip, [self.place(frame)], torch.from_numpy(position)[None], look)
 
     def neighbours(self, frame: int) -> list[FrameState]:
@@ -109,9 +109,9 @@ class Bench:
         there = self.place(frame)
         found: list[tuple[int, FrameState]] = []
         numbers = set(self.frames.header.frames)
-        for way in (-1, 1):
+        for direction in (-1, 1):
             for far in range(1, NEAREST):
-                other = frame + way * far
+                other = frame + direction * far
                 state = self.stored(other) if other in numbers else None
                 if state is not None:
                     found.append((far, self.clip.carried(state, self.place(other), there)))
@@ -131,7 +131,7 @@ class Bench:
         made = self._corrected(frame, found, anchor, held)
         return made if old is None else replace(made, before=self._loss(place, old, anchor))
 
-    def follow(self, frame: int, state: FrameState, way: int, pins: Sequence[Pin] = ()) -> Iterator[Corrected]:
+    def follow(self, frame: int, state: FrameState, direction: int, pins: Sequence[Pin] = ()) -> Iterator[Corrected]:
         """On from a corrected frame, forwards (1) or backwards (-1), for as long as what comes out is new.
 
         Frames in which the worm was not located are stepped over. It ends where the new midline has been the stored one
@@ -140,8 +140,8 @@ class Bench:
         clip, at, same = self.clip, frame, 0
         waiting: list[Corrected] = []
         numbers = self.frames.header.frames
-        last = numbers[-1] if way > 0 else numbers[0]
-        for other in range(frame + way, last + way, way):
+        last = numbers[-1] if direction > 0 else numbers[0]
+        for other in range(frame + direction, last + direction, direction):
             if not clip.located(other - clip.prepared.start):
                 continue
             start = clip.carried(state, self.place(at), self.place(other))
@@ -229,11 +229,11 @@ class Bench:
         problem = self._problem(place, 1, anchor, None, clip)
         plain = evaluate(problem, found.state)
         fitted = Fit(found.state, plain.energy, plain.terms, found.iterations)
-        told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-        verdict = judge(told, 0.0, clip.settings.judging)
+        observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
+        verdict = judge(observed, 0.0, clip.settings.judging)
         if verdict.status == "lost" and pins is not None:
             verdict = Verdict("suspect", verdict.reason)  # somebody has said that it is there
-        record = recorded(clip, outcome(clip, place, Candidate(fitted, told, verdict)))
+        record = recorded(clip, outcome(clip, place, Candidate(fitted, observed, verdict)))
         away = () if pins is None else tuple(distance(pins, problem.views.cameras, found.state)[0].tolist())
         return Corrected(frame, record, found.state, float(plain.energy), None, away)
 
@@ -273,8 +273,8 @@ def _made_again(bench: Bench, edit: Edit) -> Iterator[Corrected]:
         except InputError:
             continue  # this run has no such frame, or nothing was located there
         yield made
-        for way in (-1, 1):
-            for other in bench.follow(frame, made.state, way):
+        for direction in (-1, 1):
+            for other in bench.follow(frame, made.state, direction):
                 if other.frame not in reached or other.frame in edit.pinned:
                     break
                 yield other

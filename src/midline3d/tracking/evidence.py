@@ -125,23 +125,23 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
     steps = torch.linspace(*BEYOND, 4, device=left.device, dtype=left.dtype)
     ends = []
     for end, outward in ((0, -1.0), (-1, 1.0)):
-        ways = _fan(outward * state.frames[:, end, :, 0], state.frames[:, end, :, 1:])
-        away = ways[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
+        directions = _fan(outward * state.frames[:, end, :, 0], state.frames[:, end, :, 1:])
+        away = directions[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
         places = state.points[:, end, None, None] + away
         seen = project(cameras, places.flatten(1, 2), state.shift)
-        light = _at(left, seen).unflatten(2, (ways.shape[1], len(steps))).mean(-1)
+        light = _at(left, seen).unflatten(2, (directions.shape[1], len(steps))).mean(-1)
         ends.append(light.amin(1).amax(1))
     return torch.stack(ends, -1)
 
 
-def _fan(axis: Float[Tensor, "batch 3"], normals: Float[Tensor, "batch 3 2"]) -> Float[Tensor, "batch way 3"]:
+def _fan(axis: Float[Tensor, "batch 3"], normals: Float[Tensor, "batch 3 2"]) -> Float[Tensor, "batch direction 3"]:
     """Directions within 50 degrees of an axis."""
-    ways = [axis]
+    directions = [axis]
     for angle in FAN:
         for turn in torch.arange(8) * (torch.pi / 4):
             side = normals[..., 0] * torch.cos(turn) + normals[..., 1] * torch.sin(turn)
-            ways.append(axis * math.cos(angle) + side * math.sin(angle))
-    return torch.stack(ways, 1)
+            directions.append(axis * math.cos(angle) + side * math.sin(angle))
+    return torch.stack(directions, 1)
 
 
 def _confidence(

@@ -89,9 +89,9 @@ def _best(beginning: Beginning, frame: int, tried: Fit) -> Found:
     clip = beginning.clip
     state = tried.state[[int(torch.nan_to_num(tried.energy, nan=torch.inf).argmin())]]
     problem = problem_of(clip, [frame], beginning.taper, state, clip.settings.second_order)
-    told = evidence(problem, state, clip.contrast, clip.noise, clip.settings.evidence)
-    explained = float(torch.nan_to_num(told.explained, nan=0.0).amin())
-    return Found(frame, state, judge(told, 0.0, clip.settings.judging), explained)
+    observed = evidence(problem, state, clip.contrast, clip.noise, clip.settings.evidence)
+    explained = float(torch.nan_to_num(observed.explained, nan=0.0).amin())
+    return Found(frame, state, judge(observed, 0.0, clip.settings.judging), explained)
 
 
 def _confirmed(beginning: Beginning, pair: list[Found]) -> list[Found]:
@@ -99,9 +99,12 @@ def _confirmed(beginning: Beginning, pair: list[Found]) -> list[Found]:
     if len(pair) < 2 or any(each.verdict.status == "lost" for each in pair):
         return pair
     clip, (one, other) = beginning.clip, pair
-    way = 1 if other.frame > one.frame else -1
-    track, between = Track.of(replace(beginning, frame=one.frame, state=one.state)), range(one.frame, other.frame, way)
-    if any(tracked.fit is None for tracked in follow(beginning, [frame + way for frame in between], track)):
+    direction = 1 if other.frame > one.frame else -1
+    track, between = (
+        Track.of(replace(beginning, frame=one.frame, state=one.state)),
+        range(one.frame, other.frame, direction),
+    )
+    if any(tracked.fit is None for tracked in follow(beginning, [frame + direction for frame in between], track)):
         return pair
     reached = track.states[-1][1]
     near = clip.settings.start.agree * float(other.state.sigma.mean())

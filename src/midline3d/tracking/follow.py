@@ -111,7 +111,7 @@ def outcome(clip: Clip, frame: int, found: Candidate) -> Tracked:
 
 def missing(clip: Clip, frame: int) -> Tracked:
     """The outcome of a frame in which the animal was not located."""
-    unreadable = clip.prepared.log.status[frame] == 3
+    unreadable = clip.prepared.log.unreadable[frame]
     return Tracked(frame, "unreadable", "unreadable") if unreadable else Tracked(frame, "lost", "not located")
 
 
@@ -125,9 +125,9 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     problem = problem_of(clip, [frame], beginning.taper, anchor, clip.settings.second_order)
 
     def judged(found: Fit, drawn: Tensor | None = None) -> Candidate:
-        told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence, drawn)
-        moved = _moved(found.state, starts) if adjacent else 0.0
-        return Candidate(found, told, judge(told, moved, clip.settings.judging))
+        observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence, drawn)
+        travelled = _travelled(found.state, starts) if adjacent else 0.0
+        return Candidate(found, observed, judge(observed, travelled, clip.settings.judging))
 
     if clip.settings.tracking.fitter == "adam":
         found = descended(clip, frame, anchor)
@@ -243,10 +243,10 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
     return [here, onward.clamped(clip.bounds())]
 
 
-def _moved(state: FrameState, starts: FrameState) -> float:
+def _travelled(state: FrameState, starts: FrameState) -> float:
     """Mean way of the vertices from the nearest of the starts, in body lengths."""
-    ways = (state.points - starts.points).norm(dim=-1).mean(1) / state.length
-    return float(ways.amin())
+    distances = (state.points - starts.points).norm(dim=-1).mean(1) / state.length
+    return float(distances.amin())
 
 
 def _best(problem: Problem, starts: FrameState) -> FrameState:

@@ -93,14 +93,14 @@ def votes(beginning: Beginning, frames: list[int], states: list[FrameState]) -> 
     return (nats / heads.nats).clamp(-heads.vote, heads.vote).numpy()
 
 
-def read_heads(links: Links, frames: list[int], told: Array) -> Reading:
+def read_heads(links: Links, frames: list[int], log_odds: Array) -> Reading:
     """The likeliest way round of every frame, by its links and by the votes of some (frames in rising order)."""
     if not frames:
         return Reading(np.zeros(0, np.int64), np.full(len(links.frames), 0.5))
     places = np.searchsorted(links.frames, frames)
     ties = [_tie(links.odds[one + 1 : other + 1]) for one, other in pairwise(places)]
-    wrong = _likeliest(told, np.array([tie for _, tie in ties]))
-    sure = _marginals(told, np.array([tie for _, tie in ties]))
+    wrong = _likeliest(log_odds, np.array([tie for _, tie in ties]))
+    sure = _marginals(log_odds, np.array([tie for _, tie in ties]))
     sure = np.where(wrong, 1 - sure, sure)
     # A frame belongs to the vote that no weaker link parts it from than the other.
     ends = [one + 1 + where for one, (where, _) in zip(places, ties, strict=False)]
@@ -117,31 +117,31 @@ def _tie(odds: Array) -> tuple[int, float]:
     return weakest, float(np.abs(odds[weakest]) * np.prod(np.where(odds < 0, -1.0, 1.0)))
 
 
-def _likeliest(told: Array, ties: Array) -> NDArray[np.bool_]:
+def _likeliest(log_odds: Array, ties: Array) -> NDArray[np.bool_]:
     """Which votes' frames are reversed in the likeliest reading of all together (Viterbi's)."""
-    best, came = np.array([told[0], 0.0]), np.zeros((len(told), 2), np.int64)
-    for place in range(1, len(told)):
+    best, came = np.array([log_odds[0], 0.0]), np.zeros((len(log_odds), 2), np.int64)
+    for place in range(1, len(log_odds)):
         # From (as it is, reversed) before to (as it is, reversed) now.
-        way = best[:, None] + np.array([[ties[place - 1], 0.0], [0.0, ties[place - 1]]])
-        came[place] = way.argmax(0)
-        best = way.max(0) + np.array([told[place], 0.0])
+        paths = best[:, None] + np.array([[ties[place - 1], 0.0], [0.0, ties[place - 1]]])
+        came[place] = paths.argmax(0)
+        best = paths.max(0) + np.array([log_odds[place], 0.0])
     reading = [int(best.argmax())]
-    for place in range(len(told) - 1, 0, -1):
+    for place in range(len(log_odds) - 1, 0, -1):
         reading.append(int(came[place][reading[-1]]))
     return np.array(reading[::-1], bool)
 
 
-def _marginals(told: Array, ties: Array) -> Array:
+def _marginals(log_odds: Array, ties: Array) -> Array:
     """Probability that each frame is as it is, all readings weighed (forward and backward)."""
 
     def passed(odds: float, tie: float) -> float:
         """Log odds of a neighbour by these odds and the tie between the two."""
         return float(np.logaddexp(odds + tie, 0.0) - np.logaddexp(odds, tie))
 
-    count = len(told)
+    count = len(log_odds)
     ahead, behind = np.zeros(count), np.zeros(count)
     for place in range(1, count):
-        ahead[place] = passed(told[place - 1] + ahead[place - 1], ties[place - 1])
+        ahead[place] = passed(log_odds[place - 1] + ahead[place - 1], ties[place - 1])
         back = count - 1 - place
-        behind[back] = passed(told[back + 1] + behind[back + 1], ties[back])
-    return np.asarray(1 / (1 + np.exp(-(told + ahead + behind))))
+        behind[back] = passed(log_odds[back + 1] + behind[back + 1], ties[back])
+    return np.asarray(1 / (1 + np.exp(-(log_odds + ahead + behind))))

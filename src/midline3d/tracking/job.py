@@ -57,17 +57,17 @@ def opened(job: Job, doing: str, progress: Progress) -> Iterator[Run]:
     preflight(recording)
     what = f"midline3d {release()}: {doing} {job.recording} on {job.device}, seed {job.seed} ({versions()})"
     with locked(job.out), RunLog(job.out).run(what) as log:
-        told = log.watched(progress)
+        watched = log.watched(progress)
         frames = frames_of(job, recording)
         header = header_of(job, recording, frames)
         # Before hours are spent, and before the crops of what lies there are written over.
         if not job.redo:
             Result.check(job.out, header)
-        prepared = _prepared(job, recording, frames, told)
+        prepared = _prepared(job, recording, frames, watched)
         with Result.start(job.out, header, job.redo) as result:
             if result.header.attributes.get(ATTRIBUTE, "") != _frame(recording):
                 result.note(**{ATTRIBUTE: _frame(recording)})  # of a complete result too: it may have come later
-            yield Run(job, recording, prepared, result, log, told)
+            yield Run(job, recording, prepared, result, log, watched)
 
 
 def frames_of(job: Job, recording: Recording) -> range:
@@ -129,5 +129,5 @@ def release(package: str = "midline3d") -> str:
 def versions() -> str:
     """Of all that has a part in the numbers."""
     packages = ("torch", "numpy", "scipy", "opencv-python-headless", "av")
-    told = ", ".join(f"{package} {release(package)}" for package in packages)
-    return f"Python {platform.python_version()}, {told}, {platform.system()} {platform.machine()}"
+    watched = ", ".join(f"{package} {release(package)}" for package in packages)
+    return f"Python {platform.python_version()}, {watched}, {platform.system()} {platform.machine()}"

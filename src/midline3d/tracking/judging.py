@@ -19,23 +19,23 @@ class Verdict:
     reason: Reason
 
 
-def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
-    """The verdict on one frame (a batch of one); `moved`: its mean way from where it was expected, in body lengths.
+def judge(observed: Evidence, travelled: float, settings: JudgingSettings) -> Verdict:
+    """The verdict on one frame (a batch of one); `travelled`: its mean way from where it was expected, in body lengths.
 
     Every comparison is written so that what is not a number speaks against the frame.
     """
-    explained = float(told.explained.amin())
-    over = told.unexplained[0].sort(descending=True).values
+    explained = float(observed.explained.amin())
+    over = observed.unexplained[0].sort(descending=True).values
     # Dirt lies beside the body in one view, a part of the animal that is not drawn in two at least.
     twice = float(over[min(1, len(over) - 1)])
-    lacking, outside = float(told.unbacked.amax()), float(told.border.amax())
+    lacking, outside = float(observed.unbacked.amax()), float(observed.border.amax())
     if not (explained >= settings.least_explained and lacking <= settings.most_unbacked):
-        ignored = torch.nan_to_num(told.explained[0], nan=0.0).sort().values
+        ignored = torch.nan_to_num(observed.explained[0], nan=0.0).sort().values
         alone = bool(ignored[0] < settings.least_explained) and bool(ignored[1] >= settings.explained)
         return Verdict("lost", "view ignored" if alone else "no fit")
     if not outside <= settings.outside:
         return Verdict("suspect", "outside")
-    further = float(told.beyond.amax())
+    further = float(observed.beyond.amax())
     if not (
         twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained and further <= settings.beyond
     ):
@@ -43,15 +43,15 @@ def judge(told: Evidence, moved: float, settings: JudgingSettings) -> Verdict:
     if not (
         lacking <= settings.unbacked
         and explained >= settings.explained
-        and _unsure(told, settings.tips) <= settings.unsure
+        and _unsure(observed, settings.tips) <= settings.unsure
     ):
         return Verdict("suspect", "drawn without light")
-    if not moved <= settings.jump:
+    if not travelled <= settings.jump:
         return Verdict("suspect", "jump")
     return Verdict("ok", "")
 
 
-def _unsure(told: Evidence, tips: float) -> float:
+def _unsure(observed: Evidence, tips: float) -> float:
     """Share of the vertices, the faint tips aside, at which the light is rather not there than there."""
-    tip = max(1, int(tips * told.confidence.shape[1]))
-    return float((told.confidence[:, tip:-tip] < 0.5).float().mean())
+    tip = max(1, int(tips * observed.confidence.shape[1]))
+    return float((observed.confidence[:, tip:-tip] < 0.5).float().mean())

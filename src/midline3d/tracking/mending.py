@@ -48,9 +48,9 @@ def springs(ends: NDArray[np.float64], middle: NDArray[np.float64], length: floa
     ends: (frame, 2, 3) mm, middle: (frame, 3) mm, NaN where there is no midline.
     """
     own = np.linalg.norm(np.diff(middle, axis=0), axis=-1)
-    moved = np.linalg.norm(np.diff(ends, axis=0), axis=-1).max(-1) - own
+    travelled = np.linalg.norm(np.diff(ends, axis=0), axis=-1).max(-1) - own
     with np.errstate(invalid="ignore"):
-        return np.flatnonzero(moved > sprung * length)
+        return np.flatnonzero(travelled > sprung * length)
 
 
 def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]:
@@ -62,14 +62,14 @@ def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]
 
     count, limits = len(beginning.clip), beginning.clip.settings.repair
     for spring in at:
-        for source, way in ((spring + 1, -1), (spring, 1)):
-            for frame in range(source + way, count if way > 0 else -1, way):
+        for source, direction in ((spring + 1, -1), (spring, 1)):
+            for frame in range(source + direction, count if direction > 0 else -1, direction):
                 if abs(frame - source) > limits.farthest:
                     break
-                old, start = known(frame), known(frame - way)
+                old, start = known(frame), known(frame - direction)
                 if old is None or start is None:
                     break
-                found = _from(beginning, frame, frame - way, start.state)
+                found = _from(beginning, frame, frame - direction, start.state)
                 energy, status = float(found.fit.energy), found.verdict.status
                 if not energy < old.energy - limits.least_gain or status == "lost" or not no_worse(status, old):
                     break
@@ -82,5 +82,5 @@ def _from(beginning: Beginning, frame: int, source: int, state: FrameState) -> C
     start = clip.carried(state, source, frame)
     problem = problem_of(clip, [frame], beginning.taper, start, weights)
     found = fit(problem, start, 2 * weights.iterations)
-    told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-    return Candidate(found, told, judge(told, 0.0, clip.settings.judging))
+    observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
+    return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))

@@ -95,26 +95,30 @@ class Frames:
 def asked(frames: Frames, some: range, links: Links | None = None) -> Votes:
     """The votes of frames spread over some in a row."""
     chosen = voters(links or frames.links(some), frames.beginning.clip.settings.heads)
-    told: Votes = {}
+    known_votes: Votes = {}
     for first in range(0, len(chosen), TURNED):
         part = chosen[first : first + TURNED]
         states = [state for state in map(frames.state, part) if state is not None]
-        told |= dict(zip(part, votes(frames.beginning, part, states).tolist(), strict=True))
-    return told
+        known_votes |= dict(zip(part, votes(frames.beginning, part, states).tolist(), strict=True))
+    return known_votes
 
 
 def put_right(
-    beginning: Beginning, result: Result, progress: Progress, told: Votes | None = None, seams: tuple[int, ...] = ()
+    beginning: Beginning,
+    result: Result,
+    progress: Progress,
+    known_votes: Votes | None = None,
+    seams: tuple[int, ...] = (),
 ) -> str:
     """All of it; what was done, for the log. Killed at any moment and done again it comes to the same.
 
-    told: votes, where clips have taken them; seams: first frames of clips that do not meet the one before.
+    known_votes: votes, where clips have taken them; seams: first frames of clips that do not meet the one before.
     """
     frames = Frames(beginning, result)
     if beginning.clip.settings.tracking.fitter != "second-order":
         result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
         return "nothing is put right of what the paper's way has found"
-    turned = _turn(frames, told, progress)
+    turned = _turn(frames, known_votes, progress)
     better = _better(frames, seams, progress)
     apart = _apart(frames, seams, better)
     # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
@@ -145,7 +149,7 @@ def _better(frames: Frames, seams: tuple[int, ...], progress: Progress) -> dict[
     return better
 
 
-def _turn(frames: Frames, told: Votes | None, progress: Progress) -> int:
+def _turn(frames: Frames, known_votes: Votes | None, progress: Progress) -> int:
     """Turns round what is the wrong way round, and notes how sure the head is; returns how many frames that were."""
     result, count = frames.result, len(frames.beginning.clip)
     if not frames.beginning.clip.settings.tracking.turn:
@@ -155,9 +159,9 @@ def _turn(frames: Frames, told: Votes | None, progress: Progress) -> int:
     if kept is None:
         progress("telling head from tail all along", 0, 0)
         links = frames.links(range(count))
-        told = asked(frames, range(count), links) if told is None else told
-        there = sorted(set(told) & set(links.frames.tolist()))
-        reading = read_heads(links, there, np.array([told[frame] for frame in there]))
+        known_votes = asked(frames, range(count), links) if known_votes is None else known_votes
+        there = sorted(set(known_votes) & set(links.frames.tolist()))
+        reading = read_heads(links, there, np.array([known_votes[frame] for frame in there]))
         # From here on a frame is turned once it has come anew.
         kept = {"turned": reading.turned, "since": result.last, "stretches": _stretches(frames, links, reading)}
         result.keep(HEADS, kept)
@@ -210,20 +214,22 @@ def _closed(frames: Frames, seams: tuple[int, ...]) -> dict[int, Tracked]:
     entries = [entry for first, last in runs(lost) for entry in ((first, 1), (last, -1))]
     entries += [entry for seam in seams for entry in ((seam, 1), (seam - 1, -1))]
     better: dict[int, Tracked] = {}
-    for frame, way in entries:
-        better |= {tracked.frame: tracked for tracked in _across(frames, frame, way, better)}
+    for frame, direction in entries:
+        better |= {tracked.frame: tracked for tracked in _across(frames, frame, direction, better)}
     return better
 
 
-def _across(frames: Frames, first: int, way: int, better: dict[int, Tracked]) -> Iterator[Tracked]:
+def _across(frames: Frames, first: int, direction: int, better: dict[int, Tracked]) -> Iterator[Tracked]:
     """From the frame before `first` on, for as long as that is better than what is there or has come since."""
     beginning, clip = frames.beginning, frames.beginning.clip
-    states = [(frame, frames.state(frame)) for frame in (first - 2 * way, first - way) if 0 <= frame < len(clip)]
+    states = [
+        (frame, frames.state(frame)) for frame in (first - 2 * direction, first - direction) if 0 <= frame < len(clip)
+    ]
     if not states or states[-1][1] is None:
         return
     track = Track(deque(((frame, state) for frame, state in states if state is not None), maxlen=2))
     track.lost = 2  # the whole crop was searched when the frame was first lost
-    onward = range(first, len(clip) if way > 0 else -1, way)[: clip.settings.repair.farthest]
+    onward = range(first, len(clip) if direction > 0 else -1, direction)[: clip.settings.repair.farthest]
     for tracked in follow(beginning, list(onward), track):
         old = _record(frames, better, tracked.frame)
         if tracked.fit is None or (old is not None and not _gains(tracked, old, clip.settings.repair.least_gain)):
@@ -276,7 +282,7 @@ def _apart(frames: Frames, seams: tuple[int, ...], better: dict[int, Tracked]) -
         if np.linalg.norm(one.position - other.position, axis=-1).mean() <= clip.settings.judging.jump * length:
             continue
         for frame in range(max(0, seam - around), min(len(clip), seam + around)):
-            told = _record(frames, better, frame)
-            if told is not None and told.status == "ok":
-                found[frame] = replace(told, status="suspect", reason="directions disagree")
+            known_votes = _record(frames, better, frame)
+            if known_votes is not None and known_votes.status == "ok":
+                found[frame] = replace(known_votes, status="suspect", reason="directions disagree")
     return found

@@ -78,5 +78,5 @@ def _finished(beginning: Beginning, frame: int, state: FrameState) -> Candidate:
     clip, weights = beginning.clip, beginning.clip.settings.second_order
     problem = problem_of(clip, [frame], beginning.taper, state, weights)
     found = fit(problem, state, 2 * weights.iterations)
-    told = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-    return Candidate(found, told, judge(told, 0.0, clip.settings.judging))
+    observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
+    return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))

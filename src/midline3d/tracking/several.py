@@ -74,12 +74,12 @@ def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | Non
             name = names[event.task]
             if event.over:
                 found[name], done[name] = _outcome(event, name, jobs[name], time.monotonic() - began), 1.0
-            elif "warning" in event.told:
-                warnings.warn(f"{name}: {event.told['warning']}", stacklevel=2)
+            elif "warning" in event.message:
+                warnings.warn(f"{name}: {event.message['warning']}", stacklevel=2)
             else:
-                doing = event.told["doing"]
+                doing = event.message["doing"]
                 if doing == "reconstructing":
-                    done[name] = event.told["done"] / event.told["total"]
+                    done[name] = event.message["done"] / event.message["total"]
                 text = f"{len(found)} of {total} recordings done; {name}: {doing}"
                 progress(text, round(100 * sum(done.values()) / total), 100)
     return [found[name] for name in names]
@@ -93,19 +93,19 @@ def table(outcomes: list[Outcome]) -> Table:
         made.add_column(name, justify="right")
     made.add_column("result", overflow="fold")
     for outcome in outcomes:
-        told, spent = outcome.as_dict(), "-" if outcome.seconds is None else f"{outcome.seconds:.0f}"
+        message, spent = outcome.as_dict(), "-" if outcome.seconds is None else f"{outcome.seconds:.0f}"
         if outcome.fault is not None:
             made.add_row(outcome.name, *["-"] * (len(STATUSES) + 2), spent, "failed, see below")
             continue
-        sure = told["head_confidence"]
-        numbers = [str(told[name]) for name in ("frames", *STATUSES)]
+        sure = message["head_confidence"]
+        numbers = [str(message[name]) for name in ("frames", *STATUSES)]
         head = "-" if sure is None else f"{sure:.0%}"
         made.add_row(outcome.name, *numbers, head, spent, str(outcome.out))
     return made
 
 
 def _outcome(event: Event, name: str, job: Job, seconds: float) -> Outcome:
-    return Outcome(name, job.out, seconds, event.told.get("fault"), bool(event.told.get("own")))
+    return Outcome(name, job.out, seconds, event.message.get("fault"), bool(event.message.get("own")))
 
 
 def looked_at(out: Path) -> Outcome:

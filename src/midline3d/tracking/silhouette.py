@@ -44,10 +44,10 @@ def worm_size(images: Float[Tensor, "batch camera height width"], per_mm: Float[
     lengths, sigmas = [], []
     for frame in images.cpu().numpy():
         seen = [_length_and_sigma(view, float(scale)) for view, scale in zip(frame, per_mm, strict=True)]
-        told = [each for each in seen if each is not None]
-        if told:
-            lengths.append(max(length for length, _ in told))
-            sigmas.append(float(np.median([sigma for _, sigma in told])))
+        measured = [each for each in seen if each is not None]
+        if measured:
+            lengths.append(max(length for length, _ in measured))
+            sigmas.append(float(np.median([sigma for _, sigma in measured])))
     if not lengths:
         return None
     return Size(float(np.quantile(lengths, OPEN)), float(np.median(sigmas)))

@@ -8,9 +8,9 @@ from itertools import zip_longest
 
 from midline3d.store import Result, ranges
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.checkpoint import WAYS, gaps, recorded, told, track_to
+from midline3d.tracking.checkpoint import DIRECTIONS, gaps, kept_track, recorded, track_to
+from midline3d.tracking.directions import Direction, track_directions
 from midline3d.tracking.follow import missing
-from midline3d.tracking.ways import Way, track_ways
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Walk:
     result: Result
 
     @property
-    def ways(self) -> list[list[int]]:
+    def directions(self) -> list[list[int]]:
         """The located frames in the order in which they are followed."""
         first, located = self.beginning.frame, self.beginning.clip.located
         found = [frame for frame in self.frames if located(frame)]
@@ -36,8 +36,10 @@ class Walk:
     def left(self) -> str:
         """Which frames are to be followed, for the log."""
         start = self.beginning.clip.prepared.start
-        left = [[start + frame for frame in way if not self.there(frame)] for way in self.ways]
-        return ", ".join(f"{name} {ranges(way) or 'nothing'} left" for name, way in zip(WAYS, left, strict=True))
+        left = [[start + frame for frame in direction if not self.there(frame)] for direction in self.directions]
+        return ", ".join(
+            f"{name} {ranges(direction) or 'nothing'} left" for name, direction in zip(DIRECTIONS, left, strict=True)
+        )
 
     def skip(self) -> None:
         """Writes down the frames in which there is nothing to follow."""
@@ -55,23 +57,25 @@ def walk(walks: list[Walk], step: Callable[[int], None]) -> None:
     for each in walks:
         each.skip()
     named = [
-        (number, way, name) for number, each in enumerate(walks) for way, name in zip(each.ways, WAYS, strict=True)
+        (number, direction, name)
+        for number, each in enumerate(walks)
+        for direction, name in zip(each.directions, DIRECTIONS, strict=True)
     ]
-    for row in _rounds(walks, [(number, way) for number, way, _ in named]):
+    for row in _rounds(walks, [(number, direction) for number, direction, _ in named]):
         parts = []
-        for (number, way, name), hole in zip(named, row, strict=True):
+        for (number, direction, name), hole in zip(named, row, strict=True):
             beginning, result = walks[number].beginning, walks[number].result
-            track = track_to(beginning, result, way, hole.start, name)
-            parts.append(Way(beginning, way[hole.start : hole.stop], track))
-        for index, tracked in track_ways(parts):
+            track = track_to(beginning, result, direction, hole.start, name)
+            parts.append(Direction(beginning, direction[hole.start : hole.stop], track))
+        for index, tracked in track_directions(parts):
             number, _, name = named[index]
             clip = walks[number].beginning.clip
-            known = told(name, parts[index].track, tracked.frame)
+            known = kept_track(name, parts[index].track, tracked.frame)
             walks[number].result.append(clip.prepared.start + tracked.frame, recorded(clip, tracked), known)
             step(number)
 
 
-def _rounds(walks: list[Walk], ways: list[tuple[int, list[int]]]) -> Iterator[tuple[range, ...]]:
+def _rounds(walks: list[Walk], directions: list[tuple[int, list[int]]]) -> Iterator[tuple[range, ...]]:
     """The first hole of every way, the second of every way and so on; an empty one where a way has no more."""
-    holes = [list(gaps(way, walks[number].there)) for number, way in ways]
+    holes = [list(gaps(direction, walks[number].there)) for number, direction in directions]
     return zip_longest(*holes, fillvalue=range(0))

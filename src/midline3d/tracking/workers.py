@@ -46,12 +46,12 @@ class Event:
     """Something that happened to a task."""
 
     task: int
-    told: dict[str, Any]
+    message: dict[str, Any]
     """As `worker` says it: `doing`, `done`, `total`; `warning`; `ended`; or `fault`, and whether it is our `own`."""
 
     @property
     def over(self) -> bool:
-        return "ended" in self.told or "fault" in self.told
+        return "ended" in self.message or "fault" in self.message
 
 
 def side_by_side(tasks: list[dict[str, Any]], workers: int) -> Generator[Event, None, None]:
@@ -79,15 +79,15 @@ def clips_side_by_side(job: Job, clips: list[int], workers: int, tell: Tell) -> 
     tasks = [{"job": packed(job), "clip": index} for index in clips]
     with closing(side_by_side(tasks, workers)) as events:
         for event in events:
-            told, index = event.told, clips[event.task]
-            if "warning" in told:
-                warnings.warn(told["warning"], stacklevel=2)
-            elif "fault" in told:
-                raise RuntimeError(told["fault"]) if told["own"] else InputError(told["fault"])
-            elif "ended" in told:
+            message, index = event.message, clips[event.task]
+            if "warning" in message:
+                warnings.warn(message["warning"], stacklevel=2)
+            elif "fault" in message:
+                raise RuntimeError(message["fault"]) if message["own"] else InputError(message["fault"])
+            elif "ended" in message:
                 yield index
-            elif told["total"]:
-                tell(index, told["done"] / told["total"])
+            elif message["total"]:
+                tell(index, message["done"] / message["total"])
 
 
 class _Worker(threading.Thread):
@@ -114,8 +114,8 @@ class _Worker(threading.Thread):
     def _given(self, task: int, content: dict[str, Any]) -> bool:
         """Gives a task and passes on what happens; False where the process died over it."""
         over = False
-        for told in self._child.given(content):
-            event = Event(task, told)
+        for message in self._child.given(content):
+            event = Event(task, message)
             self._events.put(event)
             over = event.over
         return over

@@ -1,4 +1,4 @@
-"""How far a camera's picture has shaken: static dirt in the background tells, where there is any."""
+"""How far a camera's picture has moved: static dirt in the background tells, where there is any."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CELL = 64
 THINGS = 8
 """Things that must agree where the worm may be one of them: it reaches over four or five squares."""
 PRECISION = 0.1
-"""px: a shake that is not known to this is taken as none."""
+"""px: a registration that is not known to this is taken as none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,8 @@ class Texture:
 
 
 def texture_of(background: Field, things: int = 1) -> Texture | None:
-    """What of a background can show a shake; None where it is too even, or has fewer than so many things in it."""
+    """What of a background can show a registration; None where it is too even, or has fewer than so many things in
+    it."""
     smooth = cv2.GaussianBlur(background, (0, 0), 0.8)
     across = cv2.Sobel(smooth, cv2.CV_32F, 1, 0, ksize=3, scale=1 / 8)
     down = cv2.Sobel(smooth, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8)
@@ -65,13 +66,13 @@ def texture_of(background: Field, things: int = 1) -> Texture | None:
     return Texture(points, smooth[rows, columns], slope)
 
 
-def shake_of(picture: Field, texture: Texture | None, light: float) -> Array:
+def registration_of(picture: Field, texture: Texture | None, light: float) -> Array:
     """(2,) px by which the picture lies beside the background: what was at x is at x + shake."""
-    shake = np.zeros(2)
+    registration = np.zeros(2)
     if texture is None:
-        return shake
+        return registration
     for _ in range(4):
-        place = texture.points + shake.astype(np.float32)
+        place = texture.points + registration.astype(np.float32)
         seen = _smooth_at(picture, place) / np.float32(light)
         away = seen - texture.value
         spread = 1.4826 * float(np.median(np.abs(away - np.median(away)))) + 0.3
@@ -80,12 +81,12 @@ def shake_of(picture: Field, texture: Texture | None, light: float) -> Array:
         if np.linalg.eigvalsh(normal)[0] < (spread / PRECISION) ** 2:
             return np.zeros(2)
         change = np.linalg.solve(normal.astype(np.float64), (texture.slope * weight[:, None]).T @ away)
-        shake = shake - change
-        if np.abs(shake).max() > 20:
+        registration = registration - change
+        if np.abs(registration).max() > 20:
             return np.zeros(2)
         if np.abs(change).max() < 0.01:
             break
-    return shake
+    return registration
 
 
 def _smooth_at(picture: Field, place: Field) -> Field:
@@ -93,7 +94,7 @@ def _smooth_at(picture: Field, place: Field) -> Field:
     return cv2.remap(picture, place[:, None, 0], place[:, None, 1], cv2.INTER_LINEAR)[:, 0]
 
 
-def moved(picture: Picture | Field, by: Array) -> NDArray:
+def translated(picture: Picture | Field, by: Array) -> NDArray:
     """The picture moved by a fraction of a few px."""
     if not np.abs(by).max() > 0.02:
         return picture

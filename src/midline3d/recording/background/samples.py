@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.recording.background.light import Field, light_field, masked_median, shrink
-from midline3d.recording.background.registration import THINGS, Texture, moved, shake_of, texture_of
+from midline3d.recording.background.registration import THINGS, Texture, registration_of, texture_of, translated
 from midline3d.recording.background.signal import Tone, signal
 from midline3d.recording.background.static import (
     LIGHT,
@@ -127,7 +127,7 @@ class SampledView:
         self.reach = settings.fill / factor
         self.raw = stack
         self.stack = stack
-        self.shakes = np.zeros((len(stack), 2))
+        self.registrations = np.zeros((len(stack), 2))
         self.dirt: NDArray[np.bool_] = np.zeros(stack.shape[1:], np.bool_)
         self.steadied = False
         self.heaviest = 0.0
@@ -156,8 +156,10 @@ class SampledView:
 
     def _steady(self, texture: Texture | None) -> None:
         """Bring the samples to lie on each other."""
-        self.shakes = np.stack([shake_of(picture, texture, 1.0) for picture in self.raw])
-        self.stack = np.stack([moved(picture, -by) for picture, by in zip(self.raw, self.shakes, strict=True)])
+        self.registrations = np.stack([registration_of(picture, texture, 1.0) for picture in self.raw])
+        self.stack = np.stack(
+            [translated(picture, -by) for picture, by in zip(self.raw, self.registrations, strict=True)]
+        )
 
     def full_size(self, samples: Samples, view: int, masks: NDArray[np.bool_]) -> Field:
         """The background at full size, strip by strip so that memory stays small."""
@@ -168,7 +170,7 @@ class SampledView:
         height, width = stack.shape[1:]
 
         def steady(sample: int) -> None:  # in place: these are hundreds of MB, and nobody needs them after
-            stack[sample] = moved(stack[sample], -self.shakes[sample] * self.factor)
+            stack[sample] = translated(stack[sample], -self.registrations[sample] * self.factor)
 
         side_by_side(steady, range(len(stack)))
         level = min(128.0, 65000.0 * float(light.min()) / max(1, int(stack.max())))

@@ -19,7 +19,7 @@ def standing(stack: Field, light: Field, tone: Tone) -> tuple[Field, Mask]:
     """Smoothed signals of the samples against the light, and the static things in them, without the worm.
 
     A worm's inside can be as still as dirt while it hardly leaves its place, but its own moving edges fence it in:
-    what stands still is scenery only if still pixels lead from it to the open background.
+    what stands still belongs to the background only if still pixels lead from it to the open background.
     """
     fields = np.stack([cv2.GaussianBlur(signal(picture, light, tone), (0, 0), 1.0) for picture in stack])
     ordered = sorted_stack(fields)

@@ -19,7 +19,7 @@ from midline3d.recording.check.limits import Limits
 from midline3d.recording.check.looking import Progress, Seen, frames_apart, look_around
 from midline3d.recording.check.report import Report
 from midline3d.recording.description import Recording, View, load_recording
-from midline3d.recording.locating.locator import Looker, reach_of, window_for
+from midline3d.recording.locating.locator import Locator, reach_of, window_for
 from midline3d.recording.locating.order import best_order
 from midline3d.recording.locating.places import ABSENT
 from midline3d.recording.locating.sighting import heaviest
@@ -58,18 +58,18 @@ def check(
         return Report(replace(facts, needs=_needs(recording, recording.crop, None, None)), tuple(issues), recording)
     cameras = recording.calibration.to_cameras()
     try:
-        looker = Looker(cameras, survey(recording, cameras, settings, range(recording.count)), settings)
+        locator = Locator(cameras, survey(recording, cameras, settings, range(recording.count)), settings)
     except InputError as fault:
         issues.append(Issue("error", str(fault)))
         return Report(facts, tuple(issues), recording)
     started = time.perf_counter()
-    seen, unreadable = look_around(recording, looker, progress)
+    seen, unreadable = look_around(recording, locator, progress)
     cost = (time.perf_counter() - started) / max(1, len(seen))
-    worm = _worm_facts(recording, looker, seen)
-    seconds = None if pace is None else pace(cameras, looker.look.centre(), worm.window)
+    worm = _worm_facts(recording, locator, seen)
+    seconds = None if pace is None else pace(cameras, locator.survey.centre(), worm.window)
     facts = replace(
         facts,
-        cameras=_with_views(sources, looker, seen, unreadable),
+        cameras=_with_views(sources, locator, seen, unreadable),
         looked_at_frames=tuple(one.sight.frame for one in seen),
         worm=worm,
         needs=_needs(recording, worm.window, cost, seconds),
@@ -92,11 +92,11 @@ def _camera_facts(view: View) -> CameraFacts:
 
 
 def _with_views(
-    cameras: Sequence[CameraFacts], looker: Looker, seen: Sequence[Seen], unreadable: Array
+    cameras: Sequence[CameraFacts], locator: Locator, seen: Sequence[Seen], unreadable: Array
 ) -> tuple[CameraFacts, ...]:
     """The cameras with what their views show; unreadable: (camera,) share of the frames looked at."""
     found = [one for one in seen if one.place.found]
-    lag, error = frames_apart(looker, found)
+    lag, error = frames_apart(locator, found)
     views = []
     for view in range(len(cameras)):
         focus = np.array([one.sharpness[view] for one in found if one.place.choice[view] != ABSENT])
@@ -104,8 +104,8 @@ def _with_views(
         views.append(
             ViewFacts(
                 unreadable_share=float(unreadable[view]),
-                contrast=float(looker.look.peak[view] / looker.look.noise[view]),
-                peak=float(looker.look.peak[view] / 255),
+                contrast=float(locator.survey.peak[view] / locator.survey.noise[view]),
+                peak=float(locator.survey.peak[view] / 255),
                 seen=1 - len(absent) / max(1, len(found)),
                 not_seen_first=absent[0] if absent else None,
                 focus=float(np.median(focus)) if focus.size else None,
@@ -119,26 +119,26 @@ def _with_views(
     return tuple(replace(camera, view=view) for camera, view in zip(cameras, views, strict=True))
 
 
-def _worm_facts(recording: Recording, looker: Looker, seen: Sequence[Seen]) -> WormFacts:
+def _worm_facts(recording: Recording, locator: Locator, seen: Sequence[Seen]) -> WormFacts:
     found = [one for one in seen if one.place.found]
     residual = np.array([one.place.residual for one in found])
     lost = [one.sight.frame for one in seen if not one.place.found]
     places = np.array([heaviest(one.sight.seen) for one in seen]).reshape(-1, len(recording.views), 2)
     return WormFacts(
-        side=looker.look.tones[0].side,
-        aside=looker.look.aside,
+        side=locator.survey.tones[0].side,
+        aside=locator.survey.aside,
         found=len(found) / max(1, len(seen)),
         lost_first=lost[0] if lost else None,
-        window=window_for(recording, looker.look.extent, looker.settings),
-        extent_px=looker.look.extent,
-        scale=looker.scale(),
+        window=window_for(recording, locator.survey.extent, locator.settings),
+        extent_px=locator.survey.extent,
+        scale=locator.scale(),
         residual_median=float(np.median(residual)) if residual.size else None,
         residual_high=float(np.quantile(residual, 0.95)) if residual.size else None,
         residual_course=[_rounded(one.place.residual) for one in seen],
-        length_mm=2 * looker.look.extent / looker.scale(),
-        order=best_order(looker.cameras, places),
+        length_mm=2 * locator.survey.extent / locator.scale(),
+        order=best_order(locator.cameras, places),
         second=sum(one.second for one in found) / max(1, len(found)),
-        reach_max=max((reach_of(looker.cameras, one.sight.seen, one.place) for one in found), default=None),
+        reach_max=max((reach_of(locator.cameras, one.sight.seen, one.place) for one in found), default=None),
     )
 
 

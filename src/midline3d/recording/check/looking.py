@@ -13,7 +13,7 @@ from midline3d import cameras as rig
 from midline3d.recording.background.signal import signal
 from midline3d.recording.crops import cut, origins
 from midline3d.recording.description import Recording
-from midline3d.recording.locating.locator import Looker, Sight, crop_behind, sharpness, window_for
+from midline3d.recording.locating.locator import Locator, Sight, crop_behind, sharpness, window_for
 from midline3d.recording.locating.places import ABSENT, Decider, Found, Places, another
 from midline3d.recording.sources import Picture, synchronised
 
@@ -42,14 +42,14 @@ class Seen:
 
 
 def look_around(
-    recording: Recording, looker: Looker, progress: Progress | None = None
+    recording: Recording, locator: Locator, progress: Progress | None = None
 ) -> tuple[list[Seen], NDArray[np.float64]]:
     """Bursts of frames over the recording, the worm located in them; and each camera's share of unreadable frames."""
     views = recording.views
     number = min(BURSTS, max(1, recording.count // BURST))
     starts = np.unique(np.linspace(0, max(0, recording.count - BURST), number).astype(int)).tolist()
     sources, offsets = [view.source for view in views], [view.offset for view in views]
-    decider = Decider(BURST * len(starts), looker.settings, looker.step())
+    decider = Decider(BURST * len(starts), locator.settings, locator.step())
     sights: list[Sight] = []
     places: list[Places] = []
     bad, total, before = np.zeros(len(views)), 0, 0
@@ -59,7 +59,7 @@ def look_around(
             whole = [picture for picture in pictures if picture is not None and picture.any()]
             bad += [picture is None or not picture.any() for picture in pictures]
             if len(whole) == len(views):
-                sight, possible = looker.see(frame, whole)
+                sight, possible = locator.see(frame, whole)
                 sights.append(sight)
                 places.append(possible)
                 decider.add(possible, max(1, frame - before))
@@ -67,34 +67,36 @@ def look_around(
         if progress:
             progress(done + 1, len(starts))
     decisions = decider.finish()
-    seen = [_seen(recording, looker, *one) for one in zip(sights, places, decisions, strict=True)]
+    seen = [_seen(recording, locator, *one) for one in zip(sights, places, decisions, strict=True)]
     return seen, bad / max(1, total)
 
 
-def _seen(recording: Recording, looker: Looker, sight: Sight, places: Places, place: Found) -> Seen:
+def _seen(recording: Recording, locator: Locator, sight: Sight, places: Places, place: Found) -> Seen:
     count = len(recording.views)
     if not place.found:
         return Seen(sight, place, np.full((count, 2), np.nan), np.full(count, np.nan), False)
-    pixels = rig.project(looker.cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
-    window = window_for(recording, looker.look.extent, looker.settings)
-    corner = origins(looker.cameras, place.point, window)
+    pixels = rig.project(locator.cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
+    window = window_for(recording, locator.survey.extent, locator.settings)
+    corner = origins(locator.cameras, place.point, window)
     focus = []
     for view, picture in enumerate(sight.pictures):
-        behind = crop_behind(looker.look.backgrounds[view], sight.frame, corner[view], window, sight.shake[view])
+        behind = crop_behind(
+            locator.survey.backgrounds[view], sight.frame, corner[view], window, sight.registration[view]
+        )
         crop: Picture = cut(picture, corner[view], window)
-        focus.append(sharpness(signal(crop, behind, looker.look.tones[view], sight.light[view])))
+        focus.append(sharpness(signal(crop, behind, locator.survey.tones[view], sight.light[view])))
     # The whole frames are no longer needed, only what was seen in them.
-    light_sight = Sight(sight.frame, [], sight.light, sight.shake, sight.seen)
+    light_sight = Sight(sight.frame, [], sight.light, sight.registration, sight.seen)
     return Seen(light_sight, place, pixels, np.array(focus), another(places, place))
 
 
-def frames_apart(looker: Looker, seen: Sequence[Seen]) -> tuple[Array, Array]:
+def frames_apart(locator: Locator, seen: Sequence[Seen]) -> tuple[Array, Array]:
     """(camera,) frames by which each camera runs behind the most of them, and the standard errors.
 
     A camera that is late shows the worm where it was: the views miss each other in proportion to its speed. What of
     that a wrong common point would hide is projected out, and what a wrong calibration adds is the same throughout.
     """
-    count = looker.cameras.count
+    count = locator.cameras.count
     speeds, misses = [], []
     for before, here, after in zip(seen, seen[1:], seen[2:], strict=False):
         whole = all((one.place.choice != ABSENT).all() for one in (before, here, after))
@@ -104,7 +106,7 @@ def frames_apart(looker: Looker, seen: Sequence[Seen]) -> tuple[Array, Array]:
             misses.append((np.stack(own) - here.pixels).ravel())
     if len(speeds) < FEWEST_SPEEDS:
         return np.zeros(count), np.full(count, np.inf)
-    moves = rig.projection_jacobian(looker.cameras, torch.from_numpy(looker.look.centre())[None, None])
+    moves = rig.projection_jacobian(locator.cameras, torch.from_numpy(locator.survey.centre())[None, None])
     free = np.linalg.svd(moves[0, :, 0].flatten(0, 1).numpy())[0][:, 3:]
     shown = np.zeros((len(speeds), 2 * count, count))
     for view in range(count):

@@ -29,15 +29,15 @@ def preflight(recording: Recording) -> None:
         warnings.warn(issue.text, stacklevel=2)
 
 
-def judge_look(recording: Recording, cameras: rig.Cameras, look: Survey) -> None:
+def judge_survey(recording: Recording, cameras: rig.Cameras, survey: Survey) -> None:
     """Refuses in one sentence what cannot be right about a first look, and warns, one line each, of what may not be."""
     limits = Limits()
-    scale = float(rig.scale(cameras, torch.from_numpy(look.centre())[None, None]).mean())
-    fault = size_fault(2 * look.extent / scale, scale)
+    scale = float(rig.scale(cameras, torch.from_numpy(survey.centre())[None, None]).mean())
+    fault = size_fault(2 * survey.extent / scale, scale)
     if fault is not None:
         raise InputError(f"{recording.path}: {fault}")
     # Of two worms each view may show another as the heaviest: then their ways say nothing about the cameras.
-    order = None if look.second > limits.second else best_order(cameras, look.heaviest)
+    order = None if survey.second > limits.second else best_order(cameras, survey.heaviest)
     if order is not None and order.wrong(limits.mixed, limits.mixed_share):
         names, sources = [view.name for view in recording.views], [view.source.path.name for view in recording.views]
         remedy = order.remedy(names, sources)
@@ -45,13 +45,15 @@ def judge_look(recording: Recording, cameras: rig.Cameras, look: Survey) -> None
         if order.wrong(limit, share) and order.frames >= frames:
             raise InputError(f"{recording.path}: {remedy}")
         warnings.warn(remedy, stacklevel=2)
-    if look.second > limits.second:
-        warnings.warn(second_worm(look.second), stacklevel=2)
-    if look.aside:
+    if survey.second > limits.second:
+        warnings.warn(second_worm(survey.second), stacklevel=2)
+    if survey.aside:
         warnings.warn(GHOSTLY, stacklevel=2)
-    found = [place for place in look.found if place.found]
-    if len(found) < limits.found * len(look.found):
-        sentence = f"the worm is found in {len(found)} of {len(look.found)} frames looked at; midline3d check says more"
+    found = [place for place in survey.found if place.found]
+    if len(found) < limits.found * len(survey.found):
+        sentence = (
+            f"the worm is found in {len(found)} of {len(survey.found)} frames looked at; midline3d check says more"
+        )
         warnings.warn(sentence, stacklevel=2)
     residual = float(np.median([place.residual for place in found]))
     if residual > limits.residual:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.recording.background.light import Background, Field, shrink
-from midline3d.recording.background.registration import Texture, moved, shake_of, texture_of
+from midline3d.recording.background.registration import Texture, registration_of, texture_of, translated
 from midline3d.recording.background.signal import brightness, signal
 from midline3d.recording.crops import cut
 from midline3d.recording.description import Recording
@@ -31,51 +31,51 @@ class Sight:
     frame: int
     pictures: list[Picture]
     light: list[float]
-    shake: list[Array]
+    registration: list[Array]
     """Per view, px of the full frame."""
     seen: list[Candidates]
 
 
-class Looker:
+class Locator:
     """Sees what may be the worm in a frame, by what the survey knows."""
 
-    def __init__(self, cameras: rig.Cameras, look: Survey, settings: LocatingSettings) -> None:
-        self.cameras, self.look, self.settings = cameras, look, settings
+    def __init__(self, cameras: rig.Cameras, survey: Survey, settings: LocatingSettings) -> None:
+        self.cameras, self.survey, self.settings = cameras, survey, settings
         self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
 
     def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
         """Candidates in every view, with each view's light and shake, and the places they can stand for."""
         shown = side_by_side(lambda view: self._view(frame, view, pictures[view]), range(len(pictures)))
         sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
-        return sight, combine(self.cameras, sight.seen, Expected(self.look.mass), self.settings)
+        return sight, combine(self.cameras, sight.seen, Expected(self.survey.mass), self.settings)
 
     def _view(self, frame: int, view: int, picture: Picture) -> tuple[float, Array, Candidates]:
         """Light, shake and candidates of one view."""
-        factor = self.look.factor
-        tone, (behind, texture) = self.look.tones[view], self._behind(view, frame)
+        factor = self.survey.factor
+        tone, (behind, texture) = self.survey.tones[view], self._behind(view, frame)
         small = shrink(picture, factor)
         light = brightness(small, behind, tone)
         shown = signal(small, behind, tone, light)
-        things = candidates(shown, factor, self.settings, 0.2 * self.look.peak[view])
-        return light, shake_of(small, texture, light) * factor, things
+        things = candidates(shown, factor, self.settings, 0.2 * self.survey.peak[view])
+        return light, registration_of(small, texture, light) * factor, things
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
         """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
-        background = self.look.backgrounds[view]
+        background = self.survey.backgrounds[view]
         span = float(np.diff(background.moments).min()) if len(background.moments) > 1 else np.inf
         moment = int(frame // max(1.0, span / 25))
         if view not in self.kept or self.kept[view][0] != moment:
-            small = shrink(background.at(frame), self.look.factor)
+            small = shrink(background.at(frame), self.survey.factor)
             self.kept[view] = (moment, small, texture_of(small))
         return self.kept[view][1:]
 
     def scale(self) -> float:
         """px per mm where the worm usually is."""
-        return float(rig.scale(self.cameras, torch.from_numpy(self.look.centre())[None, None]).mean())
+        return float(rig.scale(self.cameras, torch.from_numpy(self.survey.centre())[None, None]).mean())
 
     def step(self) -> float:
         """mm that the worm's centre may well move between frames."""
-        return self.settings.step * 2 * self.look.extent / self.scale()
+        return self.settings.step * 2 * self.survey.extent / self.scale()
 
 
 def window_for(recording: Recording, extent: float, settings: LocatingSettings) -> int:
@@ -86,11 +86,13 @@ def window_for(recording: Recording, extent: float, settings: LocatingSettings) 
     return min(8 * math.ceil((2 * extent * (1 + 2 * settings.margin) + 8) / 8), 8 * math.ceil(largest / 8))
 
 
-def crop_behind(background: Background, frame: int, corner: NDArray[np.int64], window: int, shake: Array) -> Field:
-    """The background of a crop, moved as the picture has shaken."""
+def crop_behind(
+    background: Background, frame: int, corner: NDArray[np.int64], window: int, registration: Array
+) -> Field:
+    """The background of a crop, moved as the picture has moved."""
     border = 8
     wide = background.at(frame, lambda picture: cut(picture, corner - border, window + 2 * border))
-    return np.asarray(moved(wide, shake)[border:-border, border:-border])
+    return np.asarray(translated(wide, registration)[border:-border, border:-border])
 
 
 def reach_of(cameras: rig.Cameras, seen: list[Candidates], place: Found) -> float:

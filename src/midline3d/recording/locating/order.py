@@ -46,9 +46,9 @@ class Order:
     def remedy(self, names: Sequence[str], sources: Sequence[str]) -> str:
         """What to change, in the words of recording.toml."""
         if self.turned:
-            told = ", or ".join(f"{names[view]} seems {how}" for view, how in self.turned)
+            seems = ", or ".join(f"{names[view]} seems {how}" for view, how in self.turned)
             return (
-                f"{told}: as the worm moves the views drift {self.given_px:.1f} px apart, but {self.best_px:.1f} px "
+                f"{seems}: as the worm moves the views drift {self.given_px:.1f} px apart, but {self.best_px:.1f} px "
                 "with its pictures turned back; turn them back, or calibrate with them as they are"
             )
         proposed = ", ".join(f"{name} = {sources[place]}" for name, place in zip(names, self.best, strict=True))

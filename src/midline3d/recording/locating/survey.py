@@ -80,21 +80,21 @@ def survey(
     around = range(max(0, frames.start - settings.block // 2), min(recording.count, frames.stop + settings.block // 2))
     edges = np.linspace(around.start, around.stop, max(1, round(len(around) / settings.block)) + 1).astype(int)
     tones: tuple[Tone, ...] = ()
-    looks, looked, moments = [], [], []
+    stretches, looked, moments = [], [], []
     pictures = [Shelf(folder, view.name, len(edges) - 1, view.source.size) for view in recording.views]
     for number, (start, stop) in enumerate(pairwise(edges.tolist())):
         samples = take_samples(recording, start, stop, factor, settings)
         tones = tones or _tones(recording, samples, factor)
         given = _given(recording, samples, tones, factor)
-        look = _look(samples, tones, given, cameras, factor, settings)
+        stretch = _survey_stretch(samples, tones, given, cameras, factor, settings)
         if recording.background != "none" and any(own is not None for own in given):
-            look = _without_ghost(look, samples, tones, cameras, factor, settings)
-        for shelf, background in zip(pictures, look.backgrounds, strict=True):
+            stretch = _without_ghost(stretch, samples, tones, cameras, factor, settings)
+        for shelf, background in zip(pictures, stretch.backgrounds, strict=True):
             shelf.put(number, background)
-        looks.append(replace(look, backgrounds=[]))
+        stretches.append(replace(stretch, backgrounds=[]))
         looked += samples.frames
         moments.append((start + stop - 1) / 2)
-    found = [place for look in looks for place in look.found]
+    found = [place for stretch in stretches for place in stretch.found]
     if not any(place.found for place in found):
         raise InputError(
             f"{recording.path}: in none of {len(looked)} frames looked at do the views agree on a worm; "
@@ -105,15 +105,15 @@ def survey(
         tones=tones,
         backgrounds=tuple(Background(np.array(moments), shelf.pictures) for shelf in pictures),
         factor=factor,
-        mass=_middle([look.mass for look in looks]),
-        peak=_middle([look.peak for look in looks]),
-        noise=np.median([look.noise for look in looks], 0),
-        extent=max(look.extent for look in looks),
+        mass=_middle([stretch.mass for stretch in stretches]),
+        peak=_middle([stretch.peak for stretch in stretches]),
+        noise=np.median([stretch.noise for stretch in stretches], 0),
+        extent=max(stretch.extent for stretch in stretches),
         frames=tuple(looked),
         found=tuple(found),
-        heaviest=np.concatenate([look.heaviest for look in looks]),
-        second=float(np.mean([look.second for look in looks])),
-        aside=any(look.aside for look in looks),
+        heaviest=np.concatenate([stretch.heaviest for stretch in stretches]),
+        second=float(np.mean([stretch.second for stretch in stretches])),
+        aside=any(stretch.aside for stretch in stretches),
     )
 
 
@@ -150,12 +150,12 @@ def _side(stack: NDArray[np.float32], bare: bool, own: Field | None = None) -> S
         change = np.maximum(change, np.abs(cv2.GaussianBlur(middle - own, (0, 0), 1.5)))
     noise = noise_of(away[0])
     moving = change > max(6 * noise, 0.3 * float(change.max()))
-    moved = away[:, cv2.dilate(moving.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0]
-    return "dark" if -np.minimum(moved, 0).sum() >= np.maximum(moved, 0).sum() else "bright"
+    changed = away[:, cv2.dilate(moving.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0]
+    return "dark" if -np.minimum(changed, 0).sum() >= np.maximum(changed, 0).sum() else "bright"
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
+class _Stretch:
     """What one stretch showed."""
 
     backgrounds: list[Field]
@@ -172,33 +172,33 @@ class _Look:
 
 
 def _without_ghost(
-    look: _Look,
+    stretch: _Stretch,
     samples: Samples,
     tones: tuple[Tone, ...],
     cameras: rig.Cameras,
     factor: int,
     settings: LocatingSettings,
-) -> _Look:
-    """The look, or one without the user's background pictures where the worm itself is on them.
+) -> _Stretch:
+    """The stretch, or looked at without the user's background pictures where the worm itself is on them.
 
-    A worm that has hardly moved since then is taken away with the scenery, all but its edges, and leaves as much light
-    of the other sign. Looked at without the pictures it is then far heavier.
+    A worm that has hardly moved since then is taken away with the background, all but its edges, and leaves as much
+    light of the other sign. Looked at without the pictures it is then far heavier.
     """
-    if look.ghost < GHOST and np.mean([place.found for place in look.found]) > 0.5:
-        return look
-    other = _look(samples, tones, [None] * len(tones), cameras, factor, settings)
-    heavier = np.nan_to_num(other.mass) > 2 * np.nan_to_num(look.mass)
-    return replace(other, aside=True) if heavier.sum() * 2 > len(heavier) else look
+    if stretch.ghost < GHOST and np.mean([place.found for place in stretch.found]) > 0.5:
+        return stretch
+    other = _survey_stretch(samples, tones, [None] * len(tones), cameras, factor, settings)
+    heavier = np.nan_to_num(other.mass) > 2 * np.nan_to_num(stretch.mass)
+    return replace(other, aside=True) if heavier.sum() * 2 > len(heavier) else stretch
 
 
-def _look(
+def _survey_stretch(
     samples: Samples,
     tones: tuple[Tone, ...],
     given: list[Any],
     cameras: rig.Cameras,
     factor: int,
     settings: LocatingSettings,
-) -> _Look:
+) -> _Stretch:
     """Background and worm of one stretch, each found with the help of the other; `given`: the user's, or None."""
     views = [
         SampledView(stack, tone, factor, settings) if own is None else None
@@ -239,7 +239,7 @@ def _look(
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
     places = np.array([heaviest(views) for views in sight.seen])
     ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
-    return _Look(
+    return _Stretch(
         backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, sight.second, ghost
     )
 

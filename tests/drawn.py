@@ -43,7 +43,7 @@ def midline(frame: int, speed: float = 0.012, length: float = 1.0) -> np.ndarray
 
 
 @dataclass(frozen=True)
-class Film:
+class DrawnRecording:
     """What to draw."""
 
     frames: int = 24

@@ -1,4 +1,4 @@
-"""Several ways through a recording at once, run ahead on the device and judged behind it as `follow` judges."""
+"""Several directions through a recording at once, run ahead on the device and judged behind it as `follow` judges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from midline3d.errors import InputError
 from midline3d.fitting.second_order import Fit
-from midline3d.tracking.batch import Batch, Reel, record
+from midline3d.tracking.batch import Batch, FrameSequence, record
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.evidence import Evidence
 from midline3d.tracking.follow import Candidate, Track, Tracked, follow, settled
@@ -22,13 +22,13 @@ WATCHED = 32
 SLOTS = 256
 """Ways that are followed at once: beyond that a large GPU gains little, and every slot wants its frames in memory."""
 STRETCH = 2000
-"""Frames of a way that lie on the device at once: at three views of 200 px that is 240 MB."""
-FILM = 40_000
-"""Frames of all ways together that do: 4.8 GB."""
+"""Frames of a direction that lie on the device at once: at three views of 200 px that is 240 MB."""
+MOST_FRAMES = 40_000
+"""Frames of all directions together that do: 4.8 GB."""
 
 
 @dataclass(frozen=True)
-class Way:
+class Direction:
     """Frames in the order in which they are followed."""
 
     beginning: Beginning
@@ -37,42 +37,46 @@ class Way:
     """Where it goes on from. It knows no more than the frames that have come out."""
 
     @staticmethod
-    def of(beginning: Beginning, frames: list[int]) -> Way:
+    def of(beginning: Beginning, frames: list[int]) -> Direction:
         """From the beginning."""
-        return Way(beginning, frames, Track.of(beginning))
+        return Direction(beginning, frames, Track.of(beginning))
 
 
 Outcome = tuple[int, Tracked]
-"""Number of a way, and what became of its next frame."""
+"""Number of a direction, and what became of its next frame."""
 
 
-def track_ways(ways: Sequence[Way]) -> Iterator[Outcome]:
-    """The ways as suits the clip's device and fitter: run ahead on a GPU, else frame after frame."""
-    clip = ways[0].beginning.clip
+def track_directions(directions: Sequence[Direction]) -> Iterator[Outcome]:
+    """The directions as suits the clip's device and fitter: run ahead on a GPU, else frame after frame."""
+    clip = directions[0].beginning.clip
     if clip.device.type == "cuda" and clip.settings.tracking.fitter == "second-order":
-        yield from follow_ways(ways)
+        yield from follow_directions(directions)
     else:
-        for index, way in enumerate(ways):
-            for tracked in follow(way.beginning, way.frames, way.track):
+        for index, direction in enumerate(directions):
+            for tracked in follow(direction.beginning, direction.frames, direction.track):
                 yield index, tracked
 
 
 @torch.no_grad()
-def follow_ways(ways: Sequence[Way], slots: int = SLOTS, stretch: int = STRETCH) -> Iterator[Outcome]:
-    """What `follow` gives of every way, as it comes: each way in its order, the ways among one another.
+def follow_directions(directions: Sequence[Direction], slots: int = SLOTS, stretch: int = STRETCH) -> Iterator[Outcome]:
+    """What `follow` gives of every direction, as it comes: each in its own order, all of them among one another.
 
     Frames that were not located come first. Where the device has no memory for so many slots, half of them follow.
     """
     left, passed, first = dict[int, list[int]](), Counter[int](), 0
-    for index, way in enumerate(ways):
-        located = way.beginning.clip.located
-        for tracked in follow(way.beginning, [frame for frame in way.frames if not located(frame)], way.track):
+    for index, direction in enumerate(directions):
+        located = direction.beginning.clip.located
+        for tracked in follow(
+            direction.beginning, [frame for frame in direction.frames if not located(frame)], direction.track
+        ):
             yield index, tracked
-        left[index] = [frame for frame in way.frames if located(frame)]
-    while first < len(ways):
-        group = range(first, min(first + slots, len(ways)))
+        left[index] = [frame for frame in direction.frames if located(frame)]
+    while first < len(directions):
+        group = range(first, min(first + slots, len(directions)))
         try:
-            for index, tracked in _stretches(ways, {index: left[index][passed[index] :] for index in group}, stretch):
+            for index, tracked in _stretches(
+                directions, {index: left[index][passed[index] :] for index in group}, stretch
+            ):
                 passed[index] += 1
                 yield index, tracked
         except torch.cuda.OutOfMemoryError:
@@ -94,12 +98,12 @@ def _fewer(slots: int, used: int) -> int:
     return half
 
 
-def _stretches(ways: Sequence[Way], frames: dict[int, list[int]], stretch: int) -> Iterator[Outcome]:
-    """Some ways at once, so many frames of them at a time as the device holds."""
-    at_once = max(1, min(stretch, FILM // max(1, len(frames))))
+def _stretches(directions: Sequence[Direction], frames: dict[int, list[int]], stretch: int) -> Iterator[Outcome]:
+    """Some directions at once, so many frames of them at a time as the device holds."""
+    at_once = max(1, min(stretch, MOST_FRAMES // max(1, len(frames))))
     for first in range(0, max(map(len, frames.values()), default=0), at_once):
         slots = [
-            _Slot(index, ways[index].beginning, list_of[first : first + at_once], ways[index].track)
+            _Slot(index, directions[index].beginning, list_of[first : first + at_once], directions[index].track)
             for index, list_of in frames.items()
         ]
         yield from _run(slots)
@@ -107,29 +111,29 @@ def _stretches(ways: Sequence[Way], frames: dict[int, list[int]], stretch: int) 
 
 @dataclass
 class _Slot:
-    """One way's frames on the device, and how far they have been judged."""
+    """One direction's frames on the device, and how far they have been judged."""
 
-    way: int
+    direction: int
     beginning: Beginning
     frames: list[int]
     track: Track
     judged: int = 0
 
-    def reel(self) -> Reel:
+    def sequence(self) -> FrameSequence:
         at, state = self.track.states[-1]
-        return Reel(self.beginning, self.frames, state, at)
+        return FrameSequence(self.beginning, self.frames, state, at)
 
-    def watch(self, batch: Batch, slot: int, fit: Fit, told: Evidence) -> Iterator[Outcome]:
+    def watch(self, batch: Batch, slot: int, fit: Fit, observed: Evidence) -> Iterator[Outcome]:
         """Judges what has been written; where it does not fit, `follow` takes over until it does again."""
         clip = self.beginning.clip
         for place in range(len(fit.iterations)):
-            one, frame = told[[place]], self.frames[self.judged]
+            one, frame = observed[[place]], self.frames[self.judged]
             verdict = judge(one, 0.0, clip.settings.judging)
             if verdict.status != "ok" or not settled(fit[[place]], clip):
                 yield from self.recover(batch, slot)
                 return
             self.judged += 1
-            yield self.way, self.track.settle(clip, frame, Candidate(fit[[place]], one, verdict))
+            yield self.direction, self.track.settle(clip, frame, Candidate(fit[[place]], one, verdict))
 
     def recover(self, batch: Batch, slot: int) -> Iterator[Outcome]:
         """Frame after frame from what the track knows, until one is ok."""
@@ -138,21 +142,22 @@ class _Slot:
         self.track.states.extend(states)
         for tracked in follow(self.beginning, self.frames[self.judged :], self.track):
             self.judged += 1
-            yield self.way, tracked
+            yield self.direction, tracked
             if tracked.status == "ok":
                 break
         batch.restart(slot, self.judged, list(self.track.states))
 
 
-def _reels(slots: list[_Slot]) -> list[Reel]:
-    """A reel for each slot. One that has come to its end takes a frame of another: a smaller batch rounds otherwise."""
-    other = next(slot.reel() for slot in slots if slot.frames)
-    return [slot.reel() if slot.frames else replace(other, frames=other.frames[:1]) for slot in slots]
+def _sequences(slots: list[_Slot]) -> list[FrameSequence]:
+    """A sequence for each slot. One that has come to its end takes a frame of another: a smaller batch rounds
+    otherwise."""
+    other = next(slot.sequence() for slot in slots if slot.frames)
+    return [slot.sequence() if slot.frames else replace(other, frames=other.frames[:1]) for slot in slots]
 
 
 def _run(slots: list[_Slot]) -> Iterator[Outcome]:
     device = slots[0].beginning.clip.device
-    batch = Batch(_reels(slots), device)
+    batch = Batch(_sequences(slots), device)
     for place, slot in enumerate(slots):
         if slot.track.doubted and slot.frames:
             yield from slot.recover(batch, place)
@@ -168,5 +173,5 @@ def _run(slots: list[_Slot]) -> Iterator[Outcome]:
             if slot.judged < min(done, len(slot.frames))
         }
         # All slots in one: a look at a few frames costs as much as at a hundred.
-        for place, (fit, told) in batch.fits(ready).items() if ready else ():
-            yield from slots[place].watch(batch, place, fit, told)
+        for place, (fit, observed) in batch.fits(ready).items() if ready else ():
+            yield from slots[place].watch(batch, place, fit, observed)
