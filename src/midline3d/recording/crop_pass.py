@@ -23,6 +23,10 @@ Progress = Callable[[int, int], None]
 
 FAINT = 128.0
 """A worm whose usual peak is below this is amplified to it, so that 8 bits do not lose it."""
+MOST_GAIN = 16.0
+"""Largest amplification: a worm fainter than that is noise."""
+QUIET = 20
+"""Frames, spread over the recording, that tell the noise beside the worm."""
 SAVED = 250
 """Frames after which what was done is saved: some 15 s of work at 2048 px."""
 
@@ -33,7 +37,7 @@ class CropPass:
     def __init__(self, recording: Recording, locator: Locator, frames: range, folder: Path, begun: Begun) -> None:
         self.recording, self.locator, self.frames, self.folder = recording, locator, frames, folder
         self.begun, self.window, self.done = begun, begun.window, begun.done
-        self.gain = np.clip(FAINT / locator.survey.peak, 1, 16)
+        self.gain = np.clip(FAINT / locator.survey.peak, 1, MOST_GAIN)
         self.log = begun.log
         self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
         self.waiting: deque[Sight] = deque()
@@ -130,7 +134,7 @@ class CropPass:
         fields = side_by_side(lambda view: self.crop(sight, view, corner[view]), range(len(sight.pictures)))
         self.log.sharpness[place] = [sharpness(values) for values in fields]
         self.writer.write(place, np.stack([as_bytes(*one) for one in zip(fields, self.gain, strict=True)]))
-        if place % max(1, len(self.frames) // 20) == 0:
+        if place % max(1, len(self.frames) // QUIET) == 0:
             for kept, values, gain in zip(self.quiet, fields, self.gain, strict=True):
                 kept.append(values[::2, ::2].ravel() * np.float32(gain))
 

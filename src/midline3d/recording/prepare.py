@@ -41,6 +41,10 @@ from midline3d.recording.sources import Picture, synchronised
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
+LONGEST = 0.995
+"""Quantile of the worm's reach that the crops must hold: the rest are dirt that touched it."""
+TOUCHING = 4
+"""px that must be left between that and the crop's border."""
 
 
 def prepare(
@@ -201,8 +205,8 @@ def _tracked(
         work = CropPass(recording, locator, frames, folder, begun)
         work.run(progress)
         reach = work.log.reach[np.isfinite(work.log.reach)]
-        longest = float(np.quantile(reach, 0.995)) if reach.size else 0.0
-        if 2 * longest + 4 <= window or window_for(recording, longest, settings) <= window:
+        longest = float(np.quantile(reach, LONGEST)) if reach.size else 0.0
+        if 2 * longest + TOUCHING <= window or window_for(recording, longest, settings) <= window:
             break
         window = window_for(recording, longest, settings)
         begun = _nothing(begun.fingerprint, recording, frames, window)

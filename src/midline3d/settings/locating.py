@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from midline3d.settings.ranges import LogLikelihood, Range, Size
+from midline3d.settings.ranges import LogLikelihood, Range, Share, Size, Weight
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,22 @@ class LocatingSettings:
     """Least log-likelihood of a view by its thing's mass: with another view absent, worse than a frame without worm."""
     lost: LogLikelihood = -22.0
     """Log-likelihood of a frame without the worm: below one view absent and the others off by a factor of two each."""
+    second: LogLikelihood = -8.0
+    """Log-likelihood above which another reading of all views is a worm too: a mass wrong by a factor of two in
+    each."""
+    least_peak: Share = 0.2
+    """Of the worm's usual peak: fainter things are not it, however large."""
+    others: Share = 0.5
+    """Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the background's
+    median."""
+    ghost: Weight = 0.4
+    """Of the worm's light: more than this of the other sign around it comes from a worm on the lab's background
+    picture."""
+    at_rest: Share = 0.3
+    """Of the mass in the view that shows most of it: where less than that moves, the worm stands still there and was
+    taken for dirt."""
+    resting: Share = 0.1
+    """Of the heaviest thing that stands still: where all that moves is lighter than that, that thing is the worm."""
     step: Annotated[float, Range(1e-4, 100)] = 0.08
     """Body lengths that the worm's centre may well move between frames: swimming at 25 Hz it moves 0.02."""
     jump: LogLikelihood = -30.0

@@ -22,6 +22,16 @@ CELL = 64
 """px: steep pixels of one such square count as one thing."""
 THINGS = 8
 """Things that must agree where the worm may be one of them: it reaches over four or five squares."""
+STEEP, LEAST_SLOPE = 6.0, 0.5
+"""Times the median slope, and grey levels per px, above which a pixel is steep: below both it is noise."""
+THING = 15
+"""Steep pixels of a square that make it a thing."""
+FARTHEST = 20.0
+"""px: pictures do not move further; what says so has taken hold of the worm."""
+SETTLED = 0.01
+"""px: a step under which the registration has converged."""
+SMALLEST = 0.02
+"""px under which a picture is left where it is: interpolation would blur it for nothing."""
 PRECISION = 0.1
 """px: a registration that is not known to this is taken as none."""
 
@@ -45,7 +55,7 @@ def texture_of(background: Field, things: int = 1) -> Texture | None:
     down = cv2.Sobel(smooth, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8)
     steepness = np.hypot(across, down)
     steepness[:3], steepness[-3:], steepness[:, :3], steepness[:, -3:] = 0, 0, 0, 0
-    limit = max(6 * float(np.median(steepness)), 0.5)
+    limit = max(STEEP * float(np.median(steepness)), LEAST_SLOPE)
     steep = np.flatnonzero(steepness > limit)
     if steep.size < FEWEST:
         return None
@@ -53,7 +63,7 @@ def texture_of(background: Field, things: int = 1) -> Texture | None:
     rows, columns = np.unravel_index(steep, background.shape)
     cells = rows // CELL * 10_000 + columns // CELL
     _, first, cell, share = np.unique(cells, return_index=True, return_inverse=True, return_counts=True)
-    if (share >= 15).sum() < things:
+    if (share >= THING).sum() < things:
         return None
     # No thing may outvote the others: the steepest pixels of each.
     by_cell = np.argsort(cell, kind="stable")
@@ -82,9 +92,9 @@ def registration_of(picture: Field, texture: Texture | None, light: float) -> Ar
             return np.zeros(2)
         change = np.linalg.solve(normal.astype(np.float64), (texture.slope * weight[:, None]).T @ away)
         registration = registration - change
-        if np.abs(registration).max() > 20:
+        if np.abs(registration).max() > FARTHEST:
             return np.zeros(2)
-        if np.abs(change).max() < 0.01:
+        if np.abs(change).max() < SETTLED:
             break
     return registration
 
@@ -96,7 +106,7 @@ def _smooth_at(picture: Field, place: Field) -> Field:
 
 def translated(picture: Picture | Field, by: Array) -> NDArray:
     """The picture moved by a fraction of a few px."""
-    if not np.abs(by).max() > 0.02:
+    if not np.abs(by).max() > SMALLEST:
         return picture
     across, down = (_cubic_taps(float(way)) for way in by)
     # Rows, then columns, in floats: two to three times as fast as warping, which knows of no direction.

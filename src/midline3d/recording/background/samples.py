@@ -29,6 +29,14 @@ from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
 
+FEWEST = 9
+"""Samples of a stretch at least, whatever memory they take: fewer have no median to speak of."""
+DARK = 8.0
+"""Grey levels: pictures with a darker median are dark fields, whose light is not compared."""
+DIMMEST = 0.1
+"""Of the stretch's light: a frame darker than that is taken as so dark, and not divided by nothing."""
+NEGATIVE, NEGATIVES = -0.2, 0.2
+"""Correlation with the first sample under which a picture is its negative, and the share of samples that must be."""
 STRIP = 64
 """Rows of a full-size background made at once: all samples of so many lie in a processor's own memory."""
 
@@ -53,7 +61,7 @@ def sample_frames(start: int, stop: int, number: int) -> list[int]:
 
 def take_samples(recording: Recording, start: int, stop: int, factor: int, settings: LocatingSettings) -> Samples:
     size = sum(view.source.size[0] * view.source.size[1] * view.source.depth for view in recording.views)
-    number = int(np.clip(settings.memory * 1e6 / size, 9, settings.background_frames))
+    number = int(np.clip(settings.memory * 1e6 / size, FEWEST, settings.background_frames))
     wanted = sample_frames(start, stop, number)
     # Up to halfway to the next sample: a video gives up its key frames without decoding all that lies between.
     reach = (stop - start) // number // 2
@@ -71,10 +79,10 @@ def take_samples(recording: Recording, start: int, stop: int, factor: int, setti
     for stack in full:
         shrunk = np.stack([shrink(picture, factor) for picture in stack])
         level = np.median(shrunk[:, ::4, ::4], axis=(1, 2)).astype(np.float64)
-        ratio = level / max(float(np.median(level)), 1e-6) if np.median(level) > 8 else np.ones(len(level))
+        ratio = level / max(float(np.median(level)), 1e-6) if np.median(level) > DARK else np.ones(len(level))
         _check_turned(recording, len(small), shrunk, frames)
-        small.append((shrunk / np.maximum(ratio, 0.1)[:, None, None]).astype(np.float32))
-        light.append(np.maximum(ratio, 0.1))
+        small.append((shrunk / np.maximum(ratio, DIMMEST)[:, None, None]).astype(np.float32))
+        light.append(np.maximum(ratio, DIMMEST))
     return Samples(frames, full, small, light)
 
 
@@ -89,8 +97,8 @@ def _check_turned(recording: Recording, view: int, stack: NDArray[np.float32], f
         float(first @ (one - one.mean()) / max(1e-6, np.linalg.norm(first) * np.std(one) * len(one) ** 0.5))
         for one in smooth
     ]
-    turned = np.array(alike) < -0.2
-    if turned.sum() >= max(2, 0.2 * len(turned)):
+    turned = np.array(alike) < NEGATIVE
+    if turned.sum() >= max(2, NEGATIVES * len(turned)):
         raise InputError(
             f"{recording.path}: {recording.views[view].name}'s pictures are negatives from about frame "
             f"{frames[int(turned.argmax())]} on, dark for bright; turn that part back, or reconstruct the parts apart"

@@ -13,6 +13,21 @@ LIGHT = 0.2
 """Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""
 SEEN = 5
 """Samples in which a pixel must lie free of the worm for their median to count."""
+MANY = 7
+"""Samples beyond which the least and the greatest of a pixel's values are left out, so that one flash does not move
+it."""
+MOVES, SLOPE = 6.0, 0.4
+"""Standard deviations of the noise, and px at the local slope, by which a moving pixel must change: an edge that is
+registered to a fraction of a px changes, too."""
+STANDS = (3.0, 8.0)
+"""Standard deviations of the noise, and grey levels of 255, by which a static thing must stand out of the light."""
+BORDERS = 0.4
+"""Share of a thing's border that is worm, above which it is a still spot of a worm's side."""
+ALWAYS, HEAVY = 0.8, 0.4
+"""Share of samples in which a pixel is the worm's, and share of its mass, above which a static thing is a worm at
+rest."""
+BARE = 0.75
+"""Quantile of the samples, by their light, that shows dirt as it is beside the worm."""
 
 
 def standing(stack: Field, light: Field, tone: Tone) -> tuple[Field, Mask]:
@@ -23,16 +38,16 @@ def standing(stack: Field, light: Field, tone: Tone) -> tuple[Field, Mask]:
     """
     fields = np.stack([cv2.GaussianBlur(signal(picture, light, tone), (0, 0), 1.0) for picture in stack])
     ordered = sorted_stack(fields)
-    spare = 1 if len(stack) > 7 else 0
+    spare = 1 if len(stack) > MANY else 0
     base, most = ordered[spare], ordered[-1 - spare]
     noise = float(np.median(most - base)) / 3 + 0.3
     slopes = (cv2.Sobel(base, cv2.CV_32F, across, 1 - across, scale=1 / 8) for across in (1, 0))
-    moving = ((most - base) > 6 * noise + 0.4 * np.hypot(*slopes)).astype(np.uint8)
+    moving = ((most - base) > MOVES * noise + SLOPE * np.hypot(*slopes)).astype(np.uint8)
     fence = cv2.dilate(cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((3, 3), np.uint8))
     _, labels, stats, _ = cv2.connectedComponentsWithStats(1 - fence, connectivity=4)
     largest = 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else -1
     reached = cv2.dilate((labels == largest).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
-    stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > max(3 * noise, 8.0)
+    stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > max(STANDS[0] * noise, STANDS[1])
     things = stands & reached & (moving == 0)
     return fields, _standing_free(things, (stands | (moving > 0)) & ~things)
 
@@ -46,7 +61,7 @@ def _standing_free(things: Mask, worm: Mask) -> Mask:
         part = (slice(max(0, top - 2), top + height + 2), slice(max(0, left - 2), left + width + 2))
         inside = labels[part] == thing
         ring = (cv2.dilate(inside.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & ~inside
-        free[thing] = worm[part][ring].mean() < 0.4
+        free[thing] = worm[part][ring].mean() < BORDERS
     return free[labels]
 
 
@@ -63,10 +78,10 @@ def without_heavy(things: Mask, fields: Field, masks: NDArray[np.bool_], mass: f
     mass: the worm's usual one, px^2 of these pictures.
     """
     _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
-    inside = things & (masks.mean(0) > 0.8)
+    inside = things & (masks.mean(0) > ALWAYS)
     density = -np.log1p(-np.clip(masked_median(fields)[0], 0, 250) / 255)
     weight = np.bincount(labels[inside], density[inside], labels.max() + 1)
-    return things & (weight <= 0.4 * mass)[labels]
+    return things & (weight <= HEAVY * mass)[labels]
 
 
 def beside_worm(stack: NDArray, masks: NDArray[np.bool_], dirt: Mask, reach: float, tone: Tone) -> Field:
@@ -81,7 +96,7 @@ def beside_worm(stack: NDArray, masks: NDArray[np.bool_], dirt: Mask, reach: flo
     spot = cv2.dilate(dirt.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
     filled = fill(field, known & ~spot, reach)
     # Dirt that the worm hardly ever leaves: as it was in the quarter of samples that show most light.
-    bare = np.quantile(stack[:, spot & ~known], 0.75 if tone.side == "dark" else 0.25, axis=0)
+    bare = np.quantile(stack[:, spot & ~known], BARE if tone.side == "dark" else 1 - BARE, axis=0)
     filled[spot & ~known] = bare
     return np.where(known, field, filled).astype(np.float32)
 

@@ -87,7 +87,7 @@ def _seen(recording: Recording, locator: Locator, sight: Sight, places: Places, 
         focus.append(sharpness(signal(crop, behind, locator.survey.tones[view], sight.light[view])))
     # The whole frames are no longer needed, only what was seen in them.
     light_sight = Sight(sight.frame, [], sight.light, sight.registration, sight.seen)
-    return Seen(light_sight, place, pixels, np.array(focus), another(places, place))
+    return Seen(light_sight, place, pixels, np.array(focus), another(places, place, locator.settings.second))
 
 
 def frames_apart(locator: Locator, seen: Sequence[Seen]) -> tuple[Array, Array]:

@@ -22,6 +22,10 @@ from midline3d.recording.sources import Picture, side_by_side
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
+KEPT = 25
+"""Parts of the time between two backgrounds for which the one in between is made once: light drifts slowly."""
+BORDER = 8
+"""px around a crop that are cut along, so that a registration of some px finds the background there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +60,14 @@ class Locator:
         small = shrink(picture, factor)
         light = brightness(small, behind, tone)
         shown = signal(small, behind, tone, light)
-        things = candidates(shown, factor, self.settings, 0.2 * self.survey.peak[view])
+        things = candidates(shown, factor, self.settings, self.settings.least_peak * self.survey.peak[view])
         return light, registration_of(small, texture, light) * factor, things
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
         """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
         background = self.survey.backgrounds[view]
         span = float(np.diff(background.moments).min()) if len(background.moments) > 1 else np.inf
-        moment = int(frame // max(1.0, span / 25))
+        moment = int(frame // max(1.0, span / KEPT))
         if view not in self.kept or self.kept[view][0] != moment:
             small = shrink(background.at(frame), self.survey.factor)
             self.kept[view] = (moment, small, texture_of(small))
@@ -90,7 +94,7 @@ def crop_behind(
     background: Background, frame: int, corner: NDArray[np.int64], window: int, registration: Array
 ) -> Field:
     """The background of a crop, moved as the picture has moved."""
-    border = 8
+    border = BORDER
     wide = background.at(frame, lambda picture: cut(picture, corner - border, window + 2 * border))
     return np.asarray(translated(wide, registration)[border:-border, border:-border])
 

@@ -20,8 +20,15 @@ from midline3d.settings import LocatingSettings
 Array = NDArray[np.float64]
 
 ABSENT = -1
-SECOND = -8.0
-"""Log-likelihood above which another reading of all views is a worm too."""
+LIGHTER = 1.5
+"""Log-likelihood that a thing loses for every factor of e that it is lighter than the heaviest usually is, while the
+worm's mass is not known: dirt is lighter."""
+FARTHEST = 6.0
+"""Tolerances beyond which a view's miss counts no more, so that one wrong view does not outweigh all masses."""
+EDGE = 0.4
+"""Of the least peak: how faint a pixel of a thing may be that reaches it."""
+TRIANGULATED = 8
+"""Readings for every one that is kept which are triangulated: by mass alone the right one is seldom far behind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +99,7 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     """
     smooth = cv2.GaussianBlur(field, (0, 0), settings.smoothing / factor + 0.5)
     noise = noise_of(smooth)
-    low, high = max(settings.low * noise, 0.4 * floor), max(settings.high * noise, floor)
+    low, high = max(settings.low * noise, EDGE * floor), max(settings.high * noise, floor)
     mask = (smooth > low).astype(np.uint8)
     reach = round(settings.bridge / factor)
     joined = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((reach, reach), np.uint8)) if reach > 1 else mask
@@ -139,7 +146,7 @@ class Expected:
         """(thing,) log-likelihood of being the worm."""
         away = np.log(things.mass / self.mass[view])
         if not self.certain:
-            return 1.5 * np.minimum(away, 0)
+            return LIGHTER * np.minimum(away, 0)
         return np.maximum(-0.5 * (away / settings.mass_spread) ** 2, settings.stranger)
 
 
@@ -168,10 +175,10 @@ def _readings(
     score = np.zeros(len(choice))
     for view, things in enumerate(views):
         score += np.append(expected.score(things, view, settings), settings.absent)[choice[:, view]]
-    order = np.argsort(-score)[: settings.places * 8]
+    order = np.argsort(-score)[: settings.places * TRIANGULATED]
     choice, score = choice[order], score[order]
     point, residual = _triangulated(cameras, views, choice)
-    score = score - 0.5 * (np.minimum(residual / settings.tolerance, 6)) ** 2 * count
+    score = score - 0.5 * (np.minimum(residual / settings.tolerance, FARTHEST)) ** 2 * count
     order = np.argsort(-score)[: settings.places]
     return Places(point[order], choice[order], residual[order], score[order])
 
@@ -205,10 +212,13 @@ def subset(cameras: rig.Cameras, used: NDArray[np.int64]) -> rig.Cameras:
     )
 
 
-def another(places: Places, chosen: Found) -> bool:
-    """Whether a second thing in all views looks like a worm, beside the one decided on."""
+def another(places: Places, chosen: Found, second: float) -> bool:
+    """Whether a second thing in all views looks like a worm, beside the one decided on.
+
+    second: `LocatingSettings.second`.
+    """
     apart = ((places.choice != chosen.choice) & (places.choice != ABSENT)).all(1)
-    return bool(chosen.found and (places.score[apart] > SECOND).any())
+    return bool(chosen.found and (places.score[apart] > second).any())
 
 
 class Decider:

@@ -29,8 +29,20 @@ from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
 
-OTHERS = 0.5
-"""Of the worm's mass: lighter things that move, such as drifting dirt, are better left to the median."""
+NEARLY_ALL = 0.8
+"""Share of samples in which a worm is seen in all views: dirt seldom is."""
+AGREEING, AGREEING_PX = 0.5, 4.0
+"""Of another reading's residual, and px, under which views agree far better than in that reading."""
+SLENDER, AS_SLENDER = 2.5, 0.7
+"""Length over width of a worm at least (2 is a tight coil's, 0.8 a disc's), or that share of another reading's."""
+HEAVY = 0.75
+"""Quantile of the heaviest things' masses that is expected of the worm before it is known."""
+BRIGHT = 0.95
+"""Quantile of the worm's pixels that is its peak, and of its reaches that is its extent: single ones are chance."""
+AROUND = 0.3
+"""Of the box's larger side: how far around the worm light of the other sign is looked for."""
+CLEAR = 4.0
+"""Standard deviations of the noise above which such light counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +68,10 @@ class Sighting:
 
         Or its views agree far better: dirt that is one thing in one view is seldom there in all of them.
         """
-        if np.mean([(place.choice != ABSENT).all() for place in self.found]) < 0.8:
+        if np.mean([(place.choice != ABSENT).all() for place in self.found]) < NEARLY_ALL:
             return False
-        agrees = self._usual_residual() < min(0.5 * other._usual_residual(), 4.0)
-        return agrees or self.slender() > min(2.5, 0.7 * other.slender())
+        agrees = self._usual_residual() < min(AGREEING * other._usual_residual(), AGREEING_PX)
+        return agrees or self.slender() > min(SLENDER, AS_SLENDER * other.slender())
 
     def _usual_residual(self) -> float:
         return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))
@@ -85,14 +97,14 @@ def decide(
     # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
     gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
     heavy = [[float(views[view].mass[0]) for views in seen if len(views[view])] for view in range(len(fields))]
-    expected = Expected(np.array([np.quantile(masses, 0.75) if masses else 1.0 for masses in heavy]), certain=False)
+    expected = Expected(np.array([np.quantile(masses, HEAVY) if masses else 1.0 for masses in heavy]), certain=False)
     for _ in range(2):
         decider = Decider(len(samples.frames), settings, settings.step * gap)
         places = [combine(cameras, views, expected, settings) for views in seen]
         for one in places:
             decider.add(one)
         found = decider.finish()
-        second = float(np.mean([another(*pair) for pair in zip(places, found, strict=True)]))
+        second = float(np.mean([another(*pair, settings.second) for pair in zip(places, found, strict=True)]))
         sight = _usual(replace(sight, found=found, second=second))
         if np.isnan(sight.mass).any():
             break
@@ -107,7 +119,7 @@ def _usual(sight: Sighting) -> Sighting:
         chosen = [
             (
                 sight.seen[sample][view].mass[place.choice[view]],
-                np.quantile(stack[sample][sight.worm(sample, view)], 0.95),
+                np.quantile(stack[sample][sight.worm(sample, view)], BRIGHT),
             )
             for sample, place in enumerate(sight.found)
             if place.choice[view] != ABSENT
@@ -128,18 +140,19 @@ def extent_of(cameras: rig.Cameras, sight: Sighting) -> float:
             if choice != ABSENT:
                 box = views[view].box[choice]
                 reach.append(max((centre[view] - box[:2]).max(), (box[2:] - centre[view]).max()))
-    return float(np.quantile(reach, 0.95)) if reach else 0.0
+    return float(np.quantile(reach, BRIGHT)) if reach else 0.0
 
 
-def masks_of(sight: Sighting, view: int, grow: float) -> NDArray[np.bool_]:
+def masks_of(sight: Sighting, view: int, grow: float, others: float) -> NDArray[np.bool_]:
     """(sample, height, width) where the worm is, or may still be, in the shrunken samples of one view.
 
-    Other things of some weight that move are masked too: they would burn in just as a worm does.
+    Other things of some weight that move are masked too: they would burn in just as a worm does. grow: px; others: of
+    the worm's mass.
     """
     masks = []
     for sample, place in enumerate(sight.found):
         seen = sight.seen[sample][view]
-        heavy = [index for index, mass in enumerate(seen.mass) if mass > OTHERS * sight.mass[view]]
+        heavy = [index for index, mass in enumerate(seen.mass) if mass > others * sight.mass[view]]
         things = np.isin(seen.label, seen.name[heavy]).astype(np.uint8)
         worm = seen.pixels(int(place.choice[view])).astype(np.uint8)
         masks.append(np.maximum(cv2.dilate(worm, _disc(grow)), cv2.dilate(things, _disc(grow / 2))) > 0)
@@ -158,10 +171,10 @@ def ghost_of(sight: Sighting, view: int, factor: int) -> float:
         if place.choice[view] == ABSENT:
             continue
         box = sight.seen[sample][view].box[place.choice[view]] / factor
-        pad = 0.3 * max(box[2] - box[0], box[3] - box[1])
+        pad = AROUND * max(box[2] - box[0], box[3] - box[1])
         left, top, right, bottom = (int(max(0, edge)) for edge in (*(box[:2] - pad), *(box[2:] + pad)))
         field = cv2.GaussianBlur(sight.fields[view][sample], (0, 0), 1.0)
-        limit = 4 * noise_of(field)
+        limit = CLEAR * noise_of(field)
         around = field[top : bottom + 1, left : right + 1]
         below, above = -around[around < -limit].sum(), around[around > limit].sum()
         shares.append(float(below / max(float(above), 1e-6)))

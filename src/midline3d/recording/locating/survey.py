@@ -31,8 +31,18 @@ from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
 
-GHOST = 0.4
-"""Of the worm's light: more than this of the other sign around it comes from a worm on the background picture."""
+OFTEN = 0.5
+"""Share of samples with the worm above which a background picture without a ghost is believed."""
+HEAVIER = 2.0
+"""Times that the worm is heavier without the lab's background pictures where they show it."""
+LEAST_EXTENT = 20.0
+"""px: a worm that was hardly found is masked as if it reached so far."""
+LIGHT = 0.2
+"""Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""
+SMOOTHED = 1.5
+"""px of the shrunken picture: Gaussian over what is looked at for polarity, so that noise does not vote."""
+MOVING = (6.0, 0.3)
+"""Standard deviations of the noise, and share of the largest change, above which a pixel shows something that moves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +153,13 @@ def _side(stack: NDArray[np.float32], bare: bool, own: Field | None = None) -> S
     if bare:
         return "bright" if np.median(stack) < 0.5 * stack.max() else "dark"
     middle, _ = masked_median(stack)
-    light = light_field(middle, 0.2)
-    away = np.stack([cv2.GaussianBlur(picture - light, (0, 0), 1.5) for picture in stack])
+    light = light_field(middle, LIGHT)
+    away = np.stack([cv2.GaussianBlur(picture - light, (0, 0), SMOOTHED) for picture in stack])
     change = np.abs(away - np.median(away, 0)).max(0)
     if own is not None:
-        change = np.maximum(change, np.abs(cv2.GaussianBlur(middle - own, (0, 0), 1.5)))
+        change = np.maximum(change, np.abs(cv2.GaussianBlur(middle - own, (0, 0), SMOOTHED)))
     noise = noise_of(away[0])
-    moving = change > max(6 * noise, 0.3 * float(change.max()))
+    moving = change > max(MOVING[0] * noise, MOVING[1] * float(change.max()))
     changed = away[:, cv2.dilate(moving.astype(np.uint8), np.ones((9, 9), np.uint8)) > 0]
     return "dark" if -np.minimum(changed, 0).sum() >= np.maximum(changed, 0).sum() else "bright"
 
@@ -184,10 +194,10 @@ def _without_ghost(
     A worm that has hardly moved since then is taken away with the background, all but its edges, and leaves as much
     light of the other sign. Looked at without the pictures it is then far heavier.
     """
-    if stretch.ghost < GHOST and np.mean([place.found for place in stretch.found]) > 0.5:
+    if stretch.ghost < settings.ghost and np.mean([place.found for place in stretch.found]) > OFTEN:
         return stretch
     other = _survey_stretch(samples, tones, [None] * len(tones), cameras, factor, settings)
-    heavier = np.nan_to_num(other.mass) > 2 * np.nan_to_num(stretch.mass)
+    heavier = np.nan_to_num(other.mass) > HEAVIER * np.nan_to_num(stretch.mass)
     return replace(other, aside=True) if heavier.sum() * 2 > len(heavier) else stretch
 
 
@@ -210,7 +220,7 @@ def _survey_stretch(
         for view, stack, tone, own in zip(views, samples.small, tones, given, strict=True)
     ]
     sight = decide(fields, samples, cameras, factor, settings)
-    still = _at_rest(sight.mass, [0.0 if view is None else view.heaviest * factor**2 for view in views])
+    still = _at_rest(sight.mass, [0.0 if view is None else view.heaviest * factor**2 for view in views], settings)
     if still.any():
         lit = [
             view.against_light() if view is not None and rests else shown
@@ -221,19 +231,21 @@ def _survey_stretch(
         if not (still.all() and sight.wormlike(rest)):
             fields, sight = lit, rest
     for _ in range(2):
-        grow = settings.grow * max(extent_of(cameras, sight), 20.0)
+        grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
         for index, (view, tone) in enumerate(zip(views, tones, strict=True)):
             if view is not None:
                 # The same in all views, up to the magnification.
                 mass = float(np.median(np.nan_to_num(sight.mass))) / factor**2
-                behind = view.without_worm(masks_of(sight, index, grow / factor), mass)
+                behind = view.without_worm(masks_of(sight, index, grow / factor, settings.others), mass)
                 fields[index] = [
                     signal(picture, behind, tone, brightness(picture, behind, tone)) for picture in view.stack
                 ]
         sight = decide(fields, samples, cameras, factor, settings)
-    grow = settings.grow * max(extent_of(cameras, sight), 20.0)
+    grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
     backgrounds = [
-        view.full_size(samples, index, masks_of(sight, index, grow / factor)) if view is not None else given[index]
+        view.full_size(samples, index, masks_of(sight, index, grow / factor, settings.others))
+        if view is not None
+        else given[index]
         for index, view in enumerate(views)
     ]
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
@@ -244,16 +256,16 @@ def _survey_stretch(
     )
 
 
-def _at_rest(mass: Array, heaviest: list[float]) -> NDArray[np.bool_]:
+def _at_rest(mass: Array, heaviest: list[float], settings: LocatingSettings) -> NDArray[np.bool_]:
     """(camera,) whether the worm stands still in a view and was taken for dirt there.
 
     It weighs the same in all views, and more than most dirt: so where what moves is much lighter than in another view,
     or everywhere much lighter than the heaviest thing that does not move.
     """
     moving = np.nan_to_num(mass)
-    if (moving < 0.1 * np.array(heaviest)).all():
+    if (moving < settings.resting * np.array(heaviest)).all():
         return np.ones(len(moving), np.bool_)
-    return moving < 0.3 * moving.max()
+    return moving < settings.at_rest * moving.max()
 
 
 def _given(recording: Recording, samples: Samples, tones: tuple[Tone, ...], factor: int) -> list[Any]:
