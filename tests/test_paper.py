@@ -120,8 +120,8 @@ def test_what_is_not_to_be_put_right_stays(
     clip: Clip, sample: learning.Sample, switch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    parts = {"second_look": "look_again", "mend": "mended", "turn": "asked", "recovery": "_closed"}
-    answers: dict[str, Any] = {"look_again": (), "mended": (), "asked": {}, "_closed": {}}
+    parts = {"second_look": "searched_again", "mend": "mended", "turn": "asked", "recovery": "_closed"}
+    answers: dict[str, Any] = {"searched_again": (), "mended": (), "asked": {}, "_closed": {}}
     for name, answer in answers.items():
         monkeypatch.setattr(repair, name, lambda *_, name=name, answer=answer: done.append(name) or answer)
     settings = changed(clip.settings, {"tracking": {switch: False}})

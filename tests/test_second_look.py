@@ -17,7 +17,7 @@ from midline3d.tracking.clip import Clip
 from midline3d.tracking.mending import Known
 from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.repair import Frames
-from midline3d.tracking.second_look import look_again, places
+from midline3d.tracking.second_look import places, searched_again
 
 
 def test_places_are_spread_and_in_every_doubted_stretch() -> None:
@@ -43,7 +43,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Frames:
 
 
 def test_a_right_midline_stays(frames: Frames) -> None:
-    assert not list(look_again(frames.beginning, [3, 9], lambda frame: frames.known(frame, still=True)))
+    assert not list(searched_again(frames.beginning, [3, 9], lambda frame: frames.known(frame, still=True)))
 
 
 def test_a_wrong_midline_is_found_anew(frames: Frames) -> None:
@@ -57,7 +57,7 @@ def test_a_wrong_midline_is_found_anew(frames: Frames) -> None:
         away = right.state.moved(torch.tensor([[0.3, 0.0, 0.0]]))
         return Known(away, right.energy + 1e4, "ok")
 
-    found = {tracked.frame: tracked for tracked in look_again(frames.beginning, [3, 9], known)}
+    found = {tracked.frame: tracked for tracked in searched_again(frames.beginning, [3, 9], known)}
     assert sorted(found) == [3, 9]
     for frame, tracked in found.items():
         right = frames.read(frame)

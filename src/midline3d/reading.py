@@ -57,8 +57,9 @@ def validated(record: type[Record], data: dict[str, Any], source: str) -> Record
     """`data` as a `record` (a dataclass), every key and type checked; the first fault in one sentence."""
     import pydantic  # at the rim only: the core runs where pydantic is not installed
 
+    kind: Any = record  # mypy does not know that a class can be hashed
     try:
-        return _reader(record).validate_python(data)
+        return _reader(kind).validate_python(data)
     except pydantic.ValidationError as fault:
         # A misspelt key first: what it should have been is then missing too.
         faults = sorted(fault.errors(), key=lambda each: each["type"] not in _UNKNOWN)

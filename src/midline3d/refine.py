@@ -24,7 +24,7 @@ from midline3d.settings import RefineSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.store import open_result
-from midline3d.tracking.clip import LOOKS, Clip, kept_body, kept_clip, stored_states
+from midline3d.tracking.clip import APPEARANCE, Clip, kept_body, kept_clip, stored_states
 from midline3d.tracking.learning import body_taper, problem_of, shared_prior
 from midline3d.tracking.reconstruct import Job, Progress, reconstruct
 
@@ -116,7 +116,7 @@ def _states(clip: Clip, dataset: xr.Dataset, rows: NDArray[np.int64], frames: li
     """The chosen frames as the result keeps them."""
     some = dataset.isel(time=rows)
     world = torch.from_numpy(some.position.isel(individual=0).transpose("time", "keypoint", "space").values)
-    return stored_states(clip, frames, world, {name: torch.from_numpy(some[name].values) for name in LOOKS})
+    return stored_states(clip, frames, world, {name: torch.from_numpy(some[name].values) for name in APPEARANCE})
 
 
 def _adjusted(

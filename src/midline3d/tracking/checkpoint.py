@@ -19,7 +19,7 @@ from midline3d.shapes import Tensor
 from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.clip import LOOKS, Clip, stored_states
+from midline3d.tracking.clip import APPEARANCE, Clip, stored_states
 from midline3d.tracking.follow import Track, Tracked
 from midline3d.tracking.veil import Veil
 
@@ -160,8 +160,8 @@ def _stored(beginning: Beginning, result: Result, direction: list[int]) -> Track
 
 def stored_state(clip: Clip, frame: int, record: FrameResult) -> FrameState:
     """A found frame's state, a batch of one, by what a result holds of it."""
-    look = {name: torch.from_numpy(np.asarray(getattr(record, name)))[None] for name in LOOKS}
-    return stored_states(clip, [frame], torch.from_numpy(np.asarray(record.position))[None], look)
+    appearance = {name: torch.from_numpy(np.asarray(getattr(record, name)))[None] for name in APPEARANCE}
+    return stored_states(clip, [frame], torch.from_numpy(np.asarray(record.position))[None], appearance)
 
 
 def recorded(clip: Clip, tracked: Tracked) -> FrameResult:

@@ -142,20 +142,20 @@ class Clip:
         return state.points.double().cpu() + self.centres(frames)[:, None]
 
 
-LOOKS = ("shift", "sigma", "iota", "rho", "defocus")
-"""What a result holds of a frame's look; iota as a share of the animal's usual brightness."""
+APPEARANCE = ("shift", "sigma", "iota", "rho", "defocus")
+"""What a result holds of a frame's appearance; iota as a share of the animal's usual brightness."""
 
 
 def stored_states(
-    clip: Clip, frames: list[int], position: Float[Tensor, "batch vertex 3"], look: dict[str, Tensor]
+    clip: Clip, frames: list[int], position: Float[Tensor, "batch vertex 3"], appearance: dict[str, Tensor]
 ) -> FrameState:
     """Frames by what a result holds of them, positions in the world (mm, float64): the same midlines, to rounding."""
     points = position - clip.centres(frames)[:, None]
     curvature, first, length = curve.recover(points)
     # The frames beyond the first are made by `rebuilt`.
     whole = first[:, None].expand(-1, points.shape[1], -1, -1)
-    look = look | {"iota": look["iota"] * clip.contrast.cpu()}
-    made = {"points": points, "frames": whole, "curvature": curvature, "length": length, **look}
+    appearance = appearance | {"iota": appearance["iota"] * clip.contrast.cpu()}
+    made = {"points": points, "frames": whole, "curvature": curvature, "length": length, **appearance}
     single = FrameState(**{name: value.float() for name, value in made.items()})
     return single.rebuilt(torch.zeros(len(frames), dtype=torch.long)).to(clip.device)
 

@@ -20,7 +20,7 @@ from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
 from midline3d.state import FrameState, merged, where
 from midline3d.store import Edit, EditLog, FrameResult, Pin, StoredFrames, edit_of
 from midline3d.tracking.checkpoint import recorded
-from midline3d.tracking.clip import LOOKS, Clip, clip_beside, kept_body, stored_states
+from midline3d.tracking.clip import APPEARANCE, Clip, clip_beside, kept_body, stored_states
 from midline3d.tracking.evidence import evidence
 from midline3d.tracking.follow import Candidate, outcome
 from midline3d.tracking.judging import Verdict, judge
@@ -101,8 +101,8 @@ class Bench:
         position = observed["position"].isel(individual=0).transpose("keypoint", "space").values
         if not np.isfinite(position).all() or not self.clip.located(frame - self.clip.prepared.start):
             return None
-        look = {name: torch.from_numpy(np.asarray(observed[name].values))[None] for name in LOOKS}
-        return stored_states(self.clip, [self.place(frame)], torch.from_numpy(position)[None], look)
+        appearance = {name: torch.from_numpy(np.asarray(observed[name].values))[None] for name in APPEARANCE}
+        return stored_states(self.clip, [self.place(frame)], torch.from_numpy(position)[None], appearance)
 
     def neighbours(self, frame: int) -> list[FrameState]:
         """The nearest midlines on either side, told in the frame's local world; the nearer first."""

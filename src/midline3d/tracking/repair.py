@@ -30,8 +30,8 @@ from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voter
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import problem_of
 from midline3d.tracking.mending import Known, mended, springs
-from midline3d.tracking.second_look import look_again
-from midline3d.tracking.second_look import places as looked_at
+from midline3d.tracking.second_look import places as places_to_search
+from midline3d.tracking.second_look import searched_again
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
@@ -139,8 +139,8 @@ def _better(frames: Frames, seams: tuple[int, ...], progress: Progress) -> dict[
     better = _closed(frames, seams) if allowed.recovery else {}
     if allowed.second_look:
         progress("looking again", 0, 0)
-        looks = looked_at(beginning, frames.doubted)
-        for tracked in look_again(beginning, looks, lambda frame: frames.known(frame, still=True)):
+        chosen = places_to_search(beginning, frames.doubted)
+        for tracked in searched_again(beginning, chosen, lambda frame: frames.known(frame, still=True)):
             better.setdefault(tracked.frame, tracked)
     if allowed.mend:
         for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):

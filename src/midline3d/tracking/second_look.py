@@ -41,7 +41,7 @@ def places(beginning: Beginning, doubted: Callable[[int], bool]) -> list[int]:
     return sorted(chosen)
 
 
-def look_again(beginning: Beginning, frames: list[int], known: Callable[[int], Known | None]) -> Iterator[Tracked]:
+def searched_again(beginning: Beginning, frames: list[int], known: Callable[[int], Known | None]) -> Iterator[Tracked]:
     """The frames, of some, in which a search finds something better than what is known (energies without the temporal
     terms: a search has no frame before it)."""
     clip, generator = beginning.clip, torch.Generator().manual_seed(SEED)
