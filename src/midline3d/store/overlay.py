@@ -115,7 +115,7 @@ def _blank(dataset: xr.Dataset, rows: Rows) -> None:
 
 
 def _turn(dataset: xr.Dataset, rows: Rows, ends: Mapping[str, NDArray[Any]] | None) -> None:
-    """Exchanges head and tail where the head is not where it was columns to be.
+    """Exchanges head and tail where the head is not where it was said to be.
 
     ends: `frame`, rising, and `head` and `tail` (frame, 3) in mm as they were after the exchange. A new run of the
     recording may have found the head by itself: then nothing is to be exchanged.

@@ -207,12 +207,12 @@ class Batch:
         self.waiting.index_fill_(0, rows, False)
 
     def images(self, frame: Tensor, slot: Tensor) -> Float[Tensor, "frame camera height width"]:
-        """Frames of the bank of frames at the brightness that their slots' clips ask for."""
+        """Frames of the bank at the brightness that their slots' clips ask for."""
         bank = self.bank
         return balanced(bank.images[frame].float().sub_(bank.dark[slot]).mul_(bank.gain[slot]))
 
     def part(self, slot: Tensor, frame: Tensor, images: Tensor, anchor: FrameState) -> Problem:
-        """The problem of frames of the bank of frames, each as its slot sees it."""
+        """The problem of frames of the bank, each as its slot sees it."""
         problem, taper, cameras = self.problem, self.problem.taper, self.problem.views.cameras
         own = {name: getattr(cameras, name)[slot] for name in ("focal", "distortion", "rotation")}
         placed = {"centre": self.bank.centre[frame], "translation": self.bank.translation[frame]}
@@ -267,7 +267,7 @@ class Batch:
         return found
 
     def _judged(self, clip: Clip, slot: Tensor, frame: Tensor) -> tuple[Fit, Evidence]:
-        """What was written of frames of the bank of frames by slots of one clip, some at a time."""
+        """What was written of frames of the bank by slots of one clip, some at a time."""
         contrast, noise = clip.contrast.to(self.device), clip.noise.to(self.device)
         parts: list[Evidence] = []
         for slots, frames in zip(slot.split(JUDGED_AT_ONCE), frame.split(JUDGED_AT_ONCE), strict=True):

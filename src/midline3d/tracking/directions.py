@@ -20,7 +20,8 @@ from midline3d.tracking.judging import judge
 WATCHED = 32
 """Ticks between two looks at how far the slots have come, on a GPU."""
 SLOTS = 256
-"""Ways that are followed at once: beyond that a large GPU gains little, and every slot wants its frames in memory."""
+"""Directions that are followed at once: beyond that a large GPU gains little, and every slot wants its frames in
+memory."""
 STRETCH = 2000
 """Frames of a direction that lie on the device at once: at three views of 200 px that is 240 MB."""
 MOST_FRAMES = 40_000

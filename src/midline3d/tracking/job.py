@@ -129,5 +129,5 @@ def release(package: str = "midline3d") -> str:
 def versions() -> str:
     """Of all that has a part in the numbers."""
     packages = ("torch", "numpy", "scipy", "opencv-python-headless", "av")
-    watched = ", ".join(f"{package} {release(package)}" for package in packages)
-    return f"Python {platform.python_version()}, {watched}, {platform.system()} {platform.machine()}"
+    listed = ", ".join(f"{package} {release(package)}" for package in packages)
+    return f"Python {platform.python_version()}, {listed}, {platform.system()} {platform.machine()}"

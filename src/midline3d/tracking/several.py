@@ -93,12 +93,12 @@ def table(outcomes: list[Outcome]) -> Table:
         made.add_column(name, justify="right")
     made.add_column("result", overflow="fold")
     for outcome in outcomes:
-        message, spent = outcome.as_dict(), "-" if outcome.seconds is None else f"{outcome.seconds:.0f}"
+        row, spent = outcome.as_dict(), "-" if outcome.seconds is None else f"{outcome.seconds:.0f}"
         if outcome.fault is not None:
             made.add_row(outcome.name, *["-"] * (len(STATUSES) + 2), spent, "failed, see below")
             continue
-        sure = message["head_confidence"]
-        numbers = [str(message[name]) for name in ("frames", *STATUSES)]
+        sure = row["head_confidence"]
+        numbers = [str(row[name]) for name in ("frames", *STATUSES)]
         head = "-" if sure is None else f"{sure:.0%}"
         made.add_row(outcome.name, *numbers, head, spent, str(outcome.out))
     return made
