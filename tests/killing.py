@@ -28,7 +28,7 @@ import h5netcdf  # noqa: F401 - once, not in every run
 import numpy as np
 
 from midline3d import Plan, Settings, open_result, simulate
-from midline3d.tracking import batch, follow, walk, ways
+from midline3d.tracking import batch, directions, follow, walk
 from midline3d.tracking.reconstruct import Job, reconstruct
 
 FRAMES = 30
@@ -67,7 +67,7 @@ def settings() -> Settings:
     return replace(
         whole,
         start=start,
-        second_order=replace(whole.second_order, iterations=8),
+        second_order=replace(whole.second_order, iterations=8, retry_iterations=16),
         body=replace(whole.body, span=6, frames=4, iterations=6, first_iterations=3, rounds=1),
     )
 
@@ -114,7 +114,7 @@ class Trial:
 
         RESULT.write_netcdf, RESULT.SEGMENT_FRAMES = consolidate, SEGMENT
         if self.ahead:
-            walk.track_directions = ways.follow_directions
+            walk.track_directions = directions.follow_directions
         reconstruct(Job(self.recording, self.out, settings()), lambda doing, done, total: say(doing))
 
     def killed(self, phase: str | None = None, delay: float = 0.0) -> bool:

@@ -22,7 +22,7 @@ from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.tracking import repair
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.checkpoint import BEGINNING, DIRECTIONS, gaps, plain, stored_state, told, track_to, whole
+from midline3d.tracking.checkpoint import BEGINNING, DIRECTIONS, gaps, kept_track, plain, stored_state, track_to, whole
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Track
 from midline3d.tracking.reconstruct import Job, reconstruct
@@ -224,7 +224,7 @@ def test_what_is_known_comes_back_number_for_number(first: tuple[Path, Beginning
     again = whole(plain(copy.deepcopy(track)), bare)
     alike(track, again)
     assert again.states.maxlen == 2 and isinstance(again.states[0], tuple)
-    later = told(DIRECTIONS[0], track, 5)[DIRECTIONS[0]]
+    later = kept_track(DIRECTIONS[0], track, 5)[DIRECTIONS[0]]
     track.states.append(track.states[0])
     torch.rand(5, generator=track.generator)
     alike(again, whole(later()["track"], bare))

@@ -16,6 +16,8 @@ class SecondOrderSettings:
 
     iterations: Count = 15
     """At most, for a tracked frame: 3 to 5 are usual, and what has not settled by then wants another start."""
+    retry_iterations: Count = 30
+    """At most, for a frame that is tried again, turned round or corrected: it starts further off, and there are few."""
     first_iterations: Count = 60
     """At most, for a first frame, which starts further off than any tracked one."""
     settled: Weight = 0.03

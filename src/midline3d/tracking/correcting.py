@@ -200,7 +200,7 @@ class Bench:
     def _best(self, place: int, starts: FrameState, anchor: FrameState, pins: Pins | None) -> Fit:
         """The least energy over all starts, each also drawn to its pins as if faint light were less exactly known."""
         clip = self.clip
-        most = 2 * clip.settings.second_order.iterations
+        most = clip.settings.second_order.retry_iterations
         softer = clip.settings.tracking.softer
         soft = replace(clip, error=softer * clip.error)
         strong = None if pins is None else pins.weighted(FIRST)
@@ -216,7 +216,7 @@ class Bench:
         if pins is not None:
             return self._best(place, self._read_rightly(place, start, pins), start, pins)
         problem = self._problem(place, 1, start, None, self.clip)
-        return fit(problem, start, 2 * problem.weights.iterations)
+        return fit(problem, start, problem.weights.retry_iterations)
 
     @torch.no_grad()
     def _loss(self, place: int, state: FrameState, anchor: FrameState) -> float:

@@ -22,6 +22,9 @@ from midline3d.tracking.judging import Verdict, judge
 from midline3d.tracking.learning import problem_of
 from midline3d.tracking.paper import descended, drawn_by_paper
 
+SEARCHED, SEARCHED_EVERY = (0, 1, 3, 6), 10
+"""Frames since the animal was lost after which the whole crop is searched, and every so many later: a search costs
+as much as some forty frames, and what hid the animal seldom passes at once."""
 SLIDES = (-3 / 32, -1 / 32, 1 / 32, 3 / 32)
 """Of the body's length: how far starts around a state are slid along it. An animal swims a fiftieth of its length
 between frames; an end that was caught by something may have slid by a tenth."""
@@ -86,7 +89,7 @@ class Track:
 
     def searching(self) -> bool:
         """Whether to search the whole crop: at once, then less and less often, but every tenth frame at least."""
-        return self.lost in (0, 1, 3, 6) or self.lost % 10 == 0
+        return self.lost in SEARCHED or self.lost % SEARCHED_EVERY == 0
 
 
 def follow(beginning: Beginning, frames: list[int], track: Track | None = None) -> Iterator[Tracked]:
@@ -164,11 +167,11 @@ def _softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
     begin = replace(starts, iota=starts.iota / softer)
     count = [frame] * len(begin)
     rough = fit(
-        problem_of(soft, count, beginning.taper, begin[[0] * len(begin)], weights), begin, 2 * weights.iterations
+        problem_of(soft, count, beginning.taper, begin[[0] * len(begin)], weights), begin, weights.retry_iterations
     )
     start = replace(rough.state, iota=rough.state.iota * softer)
     fine = problem_of(clip, count, beginning.taper, starts[[0] * len(begin)], weights)
-    done = fit(fine, start, 2 * weights.iterations)
+    done = fit(fine, start, weights.retry_iterations)
     return done[[int(torch.nan_to_num(done.energy, nan=torch.inf).argmin())]]
 
 
@@ -190,7 +193,7 @@ def _again(beginning: Beginning, frame: int, anchor: FrameState, starts: FrameSt
     """The best of fits from many starts."""
     clip, weights = beginning.clip, beginning.clip.settings.second_order
     many = problem_of(clip, [frame] * len(starts), beginning.taper, anchor[[0] * len(starts)], weights)
-    tried = fit(many, starts, 2 * weights.iterations)
+    tried = fit(many, starts, weights.retry_iterations)
     return tried[[int(torch.nan_to_num(tried.energy, nan=torch.inf).argmin())]]
 
 

@@ -87,7 +87,7 @@ def votes(beginning: Beginning, frames: list[int], states: list[FrameState]) -> 
     as_is = merged(states)
     both = merged([as_is, as_is.reversed()])
     problem = problem_of(clip, frames * 2, beginning.taper, both, weights)
-    energy = fit(problem, both, 2 * weights.iterations).energy.double().cpu().view(2, -1)
+    energy = fit(problem, both, weights.retry_iterations).energy.double().cpu().view(2, -1)
     nats = torch.nan_to_num((energy[1] - energy[0]) / nat(clip.settings), nan=0.0)
     heads = clip.settings.heads
     return (nats / heads.nats).clamp(-heads.vote, heads.vote).numpy()

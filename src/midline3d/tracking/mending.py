@@ -81,6 +81,6 @@ def _from(beginning: Beginning, frame: int, source: int, state: FrameState) -> C
     clip, weights = beginning.clip, beginning.clip.settings.second_order
     start = clip.carried(state, source, frame)
     problem = problem_of(clip, [frame], beginning.taper, start, weights)
-    found = fit(problem, start, 2 * weights.iterations)
+    found = fit(problem, start, weights.retry_iterations)
     observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
     return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))

@@ -185,7 +185,7 @@ def _reversed(frames: Frames, some: list[int]) -> Iterator[Tracked]:
             continue
         start = state.reversed()
         problem = problem_of(clip, [frame], beginning.taper, start, weights)
-        found = fit(problem, start, 2 * weights.iterations)
+        found = fit(problem, start, weights.retry_iterations)
         seen = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
         yield outcome(clip, frame, Candidate(found, seen, judge(seen, 0.0, clip.settings.judging)))
 

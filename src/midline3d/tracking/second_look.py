@@ -77,6 +77,6 @@ def _finished(beginning: Beginning, frame: int, state: FrameState) -> Candidate:
     """A found state fitted to the end, and judged."""
     clip, weights = beginning.clip, beginning.clip.settings.second_order
     problem = problem_of(clip, [frame], beginning.taper, state, weights)
-    found = fit(problem, state, 2 * weights.iterations)
+    found = fit(problem, state, weights.retry_iterations)
     observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
     return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))
