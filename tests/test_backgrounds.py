@@ -106,7 +106,7 @@ def test_a_nearly_still_worm_of_the_simulator_before_its_empty_scenery(tmp_path)
     scene = dataclasses.replace(scene, midlines=way)
     pictures = np.array([[scene.picture(frame, view) for frame in range(12)] for view in range(3)])
     empty = [
-        1.1 * view.sensor.expose(shifted(view.scenery, 320, BORDER, np.zeros(2)), 1.0, np.random.default_rng(view_at))
+        1.1 * view.sensor.expose(shifted(view.backdrop, 320, BORDER, np.zeros(2)), 1.0, np.random.default_rng(view_at))
         for view_at, view in enumerate(scene.views)
     ]
     folder = with_backgrounds(tmp_path, pictures, empty)

@@ -45,32 +45,32 @@ def beginning() -> Beginning:
 
 
 def test_slots_find_what_following_finds(beginning: Beginning) -> None:
-    clip, ways = beginning.clip, FrameSequence.ways(beginning)
-    assert sorted(frame for way in ways for frame in way.frames) == list(range(FRAMES))
-    for way, found in zip(ways, run_batch(ways, CPU)[2], strict=True):
-        tracked = [item.fit for item in follow(beginning, way.frames)]
+    clip, directions = beginning.clip, FrameSequence.directions(beginning)
+    assert sorted(frame for direction in directions for frame in direction.frames) == list(range(FRAMES))
+    for direction, found in zip(directions, run_batch(directions, CPU)[2], strict=True):
+        tracked = [item.fit for item in follow(beginning, direction.frames)]
         one_by_one = merged([fit.state for fit in tracked if fit is not None])
-        assert len(one_by_one) == len(way.frames)
-        apart = pixels_of(clip, way.frames, found.state) - pixels_of(clip, way.frames, one_by_one)
+        assert len(one_by_one) == len(direction.frames)
+        apart = pixels_of(clip, direction.frames, found.state) - pixels_of(clip, direction.frames, one_by_one)
         assert np.linalg.norm(apart, axis=-1).max() < 0.1
         assert found.iterations.tolist() == [int(fit.iterations[0]) for fit in tracked if fit is not None]
-        assert midline_error(clip, way.frames, found.state) < 0.5
+        assert midline_error(clip, direction.frames, found.state) < 0.5
 
 
 def test_a_slot_does_not_mind_its_neighbours(beginning: Beginning) -> None:
     """Neither those that finish earlier nor those that wait for a place."""
     clip = beginning.clip
-    way = max(FrameSequence.ways(beginning), key=lambda way: len(way.frames))
-    short = replace(way, frames=way.frames[:1])
-    (alone,) = run_batch([way], CPU)[2]
-    alike = run_batch([way] * 5, CPU)[2]
-    among = run_batch([short, way, way, way, short], CPU)[2]
+    direction = max(FrameSequence.directions(beginning), key=lambda direction: len(direction.frames))
+    short = replace(direction, frames=direction.frames[:1])
+    (alone,) = run_batch([direction], CPU)[2]
+    alike = run_batch([direction] * 5, CPU)[2]
+    among = run_batch([short, direction, direction, direction, short], CPU)[2]
     for found, same in zip(among, alike, strict=True):
         done = len(found.iterations)
         assert torch.allclose(found.state.points, same.state.points[:done], atol=1e-6)
         assert torch.equal(found.iterations, same.iterations[:done])
         # A batch of one rounds otherwise than a larger one, how much hangs on the processor, and iterations widen it.
-        frames = way.frames[:done]
+        frames = direction.frames[:done]
         apart = pixels_of(clip, frames, found.state) - pixels_of(clip, frames, alone.state[:done])
         assert np.linalg.norm(apart, axis=-1).max() < 0.1
 
@@ -93,27 +93,27 @@ def assert_same(one: Tracked, other: Tracked) -> None:
 @pytest.mark.parametrize("stretch", [3, 100])
 def test_ways_run_ahead_end_as_following_does(beginning: Beginning, stretch: int) -> None:
     """Also over frames that show no worm, or that it was not found in, and cut into stretches."""
-    ways = both_directions(beginning)
+    directions = both_directions(beginning)
     spoiled = copy.deepcopy(beginning.clip.prepared)
-    missing, empty = ways[0][-2], ways[0][-4]
+    missing, empty = directions[0][-2], directions[0][-4]
     spoiled.log.location[missing] = 3
     spoiled._images[empty] = np.random.default_rng(0).integers(0, 4, spoiled._images[empty].shape)
     beginning = replace(beginning, clip=replace(beginning.clip, prepared=spoiled))
-    paths = [Direction.of(beginning, way) for way in ways]
+    paths = [Direction.of(beginning, direction) for direction in directions]
     found = {tracked.frame: tracked for _, tracked in follow_directions(paths, stretch=stretch)}
     assert sorted(found) == list(range(FRAMES))
-    for _, tracked in track_directions([Direction.of(beginning, way) for way in ways]):
+    for _, tracked in track_directions([Direction.of(beginning, direction) for direction in directions]):
         assert_same(found[tracked.frame], tracked)
     assert found[missing].status == "unreadable" and found[empty].status == "lost"
-    assert found[ways[0][-1]].status == "ok"
+    assert found[directions[0][-1]].status == "ok"
 
 
 def test_clips_of_other_settings_are_refused(beginning: Beginning) -> None:
-    way = FrameSequence.ways(beginning)[0]
+    direction = FrameSequence.directions(beginning)[0]
     other = replace(beginning.clip.settings, curve=replace(beginning.clip.settings.curve, nodes=30))
-    strange = replace(way, beginning=replace(beginning, clip=replace(beginning.clip, settings=other)))
+    strange = replace(direction, beginning=replace(beginning, clip=replace(beginning.clip, settings=other)))
     with pytest.raises(ValueError, match="share their settings"):
-        run_batch([way, strange], CPU)
+        run_batch([direction, strange], CPU)
 
 
 def test_the_work_of_the_benchmark_has_any_size(beginning: Beginning) -> None:

@@ -16,7 +16,7 @@ from midline3d.settings import LocatingSettings
 SETTINGS = LocatingSettings(background_frames=13)  # half the default's: quick
 
 
-def prepared_film(folder, film, extra="", calibration=None):
+def prepared_drawing(folder, film, extra="", calibration=None):
     return prepare(load_recording(write(folder, film.pictures(), extra, calibration)), SETTINGS, folder / "prepared")
 
 
@@ -87,7 +87,7 @@ def signal_error(prepared, film):
 @pytest.mark.parametrize("speed", [0.0, 0.003])
 def test_a_slow_worm_does_not_burn_in(tmp_path, speed):
     film = DrawnRecording(frames=20, dirt=0, worms=(lambda frame: midline(frame, speed) if speed else midline(0),))
-    prepared = prepared_film(tmp_path, film)
+    prepared = prepared_drawing(tmp_path, film)
     assert signal_error(prepared, film) < 4
     assert np.nanmax(errors(prepared, film.worms[0])) < 3
 
@@ -161,7 +161,7 @@ def test_among_much_dirt_with_a_wrong_calibration(tmp_path):
         matrix = camera.matrix.copy()
         matrix[:2, 2] += [(-6, 5), (7, -4), (3, 8)][index]
         wrong.append(make_camera("test", camera.name, camera.size, matrix, [], camera.rotation, camera.translation))
-    prepared = prepared_film(tmp_path, DrawnRecording(dirt=60, noise=2.0), calibration=Calibration(tuple(wrong)))
+    prepared = prepared_drawing(tmp_path, DrawnRecording(dirt=60, noise=2.0), calibration=Calibration(tuple(wrong)))
     assert set(prepared.log.location) == {0}
     assert np.median(prepared.log.residual) > 2
     projected = prepared.log.origin + (prepared.window - 1) / 2
@@ -173,7 +173,7 @@ def test_among_much_dirt_with_a_wrong_calibration(tmp_path):
 
 
 def test_bright_worm_is_told_by_itself(tmp_path):
-    prepared = prepared_film(tmp_path, DrawnRecording(bright=True, light=120.0))
+    prepared = prepared_drawing(tmp_path, DrawnRecording(bright=True, light=120.0))
     assert prepared.side == "bright"
     assert errors(prepared).max() < 3
 
@@ -193,7 +193,7 @@ def test_two_worms_one_is_followed_throughout(tmp_path):
     def other(frame):
         return midline(-frame) + np.array([0.4, -0.7, 0.75])
 
-    prepared = prepared_film(tmp_path, DrawnRecording(worms=(midline, other)))
+    prepared = prepared_drawing(tmp_path, DrawnRecording(worms=(midline, other)))
     away = np.stack([errors(prepared), errors(prepared, other)])
     assert away.min(0).max() < 4
     assert len(set(away.argmin(0))) == 1
@@ -203,18 +203,18 @@ def test_a_worm_that_leaves_is_lost_and_not_guessed(tmp_path):
     def leaving(frame):
         return midline(frame, speed=0.11)
 
-    prepared = prepared_film(tmp_path, DrawnRecording(frames=36, worms=(leaving,)))
-    status = [frame.status for frame in prepared]
-    assert status[0] == "ok"
-    assert status[-1] == "lost"
+    prepared = prepared_drawing(tmp_path, DrawnRecording(frames=36, worms=(leaving,)))
+    location = [frame.location for frame in prepared]
+    assert location[0] == "located"
+    assert location[-1] == "not located"
     assert np.isnan(prepared[-1].centre).all()
 
 
 def test_no_worm_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="do the views agree on a worm"):
-        prepared_film(tmp_path, DrawnRecording(frames=10, worms=(), dirt=0))
+        prepared_drawing(tmp_path, DrawnRecording(frames=10, worms=(), dirt=0))
 
 
 def test_two_cameras_are_enough(tmp_path):
-    prepared = prepared_film(tmp_path, DrawnRecording(frames=12, cameras=2))
+    prepared = prepared_drawing(tmp_path, DrawnRecording(frames=12, cameras=2))
     assert errors(prepared).max() < 3

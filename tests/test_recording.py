@@ -364,7 +364,7 @@ def test_crops_hold_the_worm_on_a_quiet_ground(film, kept):
     assert prepared.scale == pytest.approx(90, rel=0.01)
     assert set(np.round(prepared.noise, 1)) <= {1.3, 1.4, 1.5, 1.6, 1.7}
     for frame in prepared:
-        assert frame.status == "ok"
+        assert frame.location == "located"
         assert np.linalg.norm(frame.centre - centre(frame.frame)) * 90 < 3
         edge = np.concatenate([frame.images[:, :2].ravel(), frame.images[:, -2:].ravel()])
         assert frame.images.max() > 100
@@ -383,10 +383,10 @@ def test_black_and_unreadable_frames_are_bridged(tmp_path):
     pictures[1, 7] = 0
     pictures[:, 12:14] = 0
     prepared = prepare(load_recording(write(tmp_path, pictures)), QUICK, tmp_path / "p")
-    lost = [frame.frame for frame in prepared if frame.status == "unreadable"]
+    lost = [frame.frame for frame in prepared if frame.location == "unreadable"]
     assert lost == [7, 12, 13]
     assert np.isnan(prepared[12].centre).all()
-    assert prepared[14].status == "ok"
+    assert prepared[14].location == "located"
 
 
 def test_all_black_is_one_sentence(tmp_path):
@@ -415,6 +415,6 @@ def test_own_background_and_16_bits(tmp_path):
         text = text.replace(f'"cam{index}.npy"', f'"cam{index}.npy"\nbackground = "bg{index}.png"')
     (folder / "recording.toml").write_text(text)
     prepared = prepare(load_recording(folder), QUICK, tmp_path / "p")
-    assert all(frame.status == "ok" for frame in prepared)
+    assert all(frame.location == "located" for frame in prepared)
     assert np.abs(prepared.log.centre - [centre(index) for index in range(10)]).max() * 90 < 3
     assert np.median(prepared[3].images) <= 3
