@@ -45,9 +45,9 @@ def errors(prepared, worm):
 
 @pytest.mark.parametrize("light", LIGHTS)
 def test_a_still_worm_before_a_picture_of_its_background_in_any_light(tmp_path, light):
-    film = DrawnRecording(frames=12, worms=(still,))
-    empty = DrawnRecording(frames=1, worms=(), seed=film.seed).pictures()[:, 0]
-    folder = with_backgrounds(tmp_path, film.pictures(), [LIGHTS[light](one.astype(float)) for one in empty])
+    drawn = DrawnRecording(frames=12, worms=(still,))
+    empty = DrawnRecording(frames=1, worms=(), seed=drawn.seed).pictures()[:, 0]
+    folder = with_backgrounds(tmp_path, drawn.pictures(), [LIGHTS[light](one.astype(float)) for one in empty])
     prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
     assert set(prepared.log.location) == {0}
     assert errors(prepared, still).max() < 3
@@ -60,9 +60,9 @@ def test_a_worm_that_is_on_the_background_picture_is_found_without_it(tmp_path, 
     def slow(frame):
         return midline(frame, speed=0.002)
 
-    film = DrawnRecording(frames=16, worms=(slow,)).pictures()
-    shown = np.median(film, 1) if picture == "median" else film[:, 0]
-    folder = with_backgrounds(tmp_path, film, shown)
+    drawn = DrawnRecording(frames=16, worms=(slow,)).pictures()
+    shown = np.median(drawn, 1) if picture == "median" else drawn[:, 0]
+    folder = with_backgrounds(tmp_path, drawn, shown)
     prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
     assert errors(prepared, slow).max() < 3
     warnings = [issue.text for issue in check(folder, SETTINGS).issues]

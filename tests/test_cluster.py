@@ -42,7 +42,7 @@ def quiet(doing: str, done: int, total: int) -> None:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("film") / "worm"
+    folder = tmp_path_factory.mktemp("drawn") / "worm"
     killing.simulated(folder)
     return folder
 

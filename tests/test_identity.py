@@ -24,7 +24,7 @@ QUICK = LocatingSettings(background_frames=13)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("film") / "film", DrawnRecording(frames=12, cameras=2).pictures())
+    return write(tmp_path_factory.mktemp("drawn") / "drawn", DrawnRecording(frames=12, cameras=2).pictures())
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from midline3d.settings import LocatingSettings
 SETTINGS = LocatingSettings(background_frames=13)  # half the default's: quick
 
 
-def prepared_drawing(folder, film, extra="", calibration=None):
-    return prepare(load_recording(write(folder, film.pictures(), extra, calibration)), SETTINGS, folder / "prepared")
+def prepared_drawing(folder, drawn, extra="", calibration=None):
+    return prepare(load_recording(write(folder, drawn.pictures(), extra, calibration)), SETTINGS, folder / "prepared")
 
 
 def errors(prepared, worm=midline):
@@ -67,9 +67,9 @@ def test_shake_is_measured_on_still_dirt():
     np.testing.assert_array_equal(registration_of(even, None, 1.0), 0)
 
 
-def signal_error(prepared, film):
-    """Largest mean difference of the crops from the film without dirt, noise and light, in any view of some frames."""
-    plain = DrawnRecording(frames=film.frames, dirt=0, noise=0, worms=film.worms, light=200.0)
+def signal_error(prepared, drawn):
+    """Largest mean difference of the crops from the drawn without dirt, noise and light, in any view of some frames."""
+    plain = DrawnRecording(frames=drawn.frames, dirt=0, noise=0, worms=drawn.worms, light=200.0)
     worst = 0.0
     pictures, empty = plain.pictures(), DrawnRecording(frames=1, dirt=0, noise=0, worms=(), light=200.0).pictures()
     for index in (0, len(prepared) // 2, len(prepared) - 1):
@@ -86,10 +86,10 @@ def signal_error(prepared, film):
 
 @pytest.mark.parametrize("speed", [0.0, 0.003])
 def test_a_slow_worm_does_not_burn_in(tmp_path, speed):
-    film = DrawnRecording(frames=20, dirt=0, worms=(lambda frame: midline(frame, speed) if speed else midline(0),))
-    prepared = prepared_drawing(tmp_path, film)
-    assert signal_error(prepared, film) < 4
-    assert np.nanmax(errors(prepared, film.worms[0])) < 3
+    drawn = DrawnRecording(frames=20, dirt=0, worms=(lambda frame: midline(frame, speed) if speed else midline(0),))
+    prepared = prepared_drawing(tmp_path, drawn)
+    assert signal_error(prepared, drawn) < 4
+    assert np.nanmax(errors(prepared, drawn.worms[0])) < 3
 
 
 # --- candidates and places ------------------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ def test_a_part_of_it_at_another_speed(result: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_shown_is_said(result: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a movie is an \.mp4"):
-        write_movie(result, tmp_path / "film.avi")
+        write_movie(result, tmp_path / "drawn.avi")
     with pytest.raises(InputError, match=r"has no frame in 900:; it has 0 to"):
-        write_movie(result, tmp_path / "film.mp4", Movie((900, None)))
+        write_movie(result, tmp_path / "drawn.mp4", Movie((900, None)))
     assert not list(tmp_path.iterdir())
 
 

@@ -130,14 +130,14 @@ def test_another_run_is_refused_and_redo_starts_over(
 
 def test_a_frame_may_come_later(recording: Path, first: tuple[Path, Beginning], tmp_path: Path) -> None:
     """The world's axes and the sources' places stand with the result and are no part of what is computed."""
-    out, film = tmp_path / "out", tmp_path / "worm"
+    out, drawn = tmp_path / "out", tmp_path / "worm"
     shutil.copytree(first[0], out)
-    shutil.copytree(recording, film)
+    shutil.copytree(recording, drawn)
     sources = json.loads(open_result(out).attrs["sources"])
     assert all(Path(sources[name]).exists() for name in open_result(out).camera.values)
-    with (film / "recording.toml").open("a", encoding="utf-8") as file:
+    with (drawn / "recording.toml").open("a", encoding="utf-8") as file:
         file.write('[frame]\ncamera = "cam0"\nup = "towards"\nheading = "right"\n')
-    reconstruct(Job(film, out, SETTINGS), Teller())
+    reconstruct(Job(drawn, out, SETTINGS), Teller())
     found = open_result(out)
     assert world_of(found.attrs).source == "the picture of cam0" and info(out).state == "complete"
     assert xr.load_dataset(out / "midline.nc").attrs["frame"] == found.attrs["frame"]

@@ -42,8 +42,8 @@ def write_video(path, stack, codec="ffv1", pixels="gray", drop=()):
 
 
 @pytest.fixture(scope="module")
-def film(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("film"), DrawnRecording().pictures())
+def drawn(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("drawn"), DrawnRecording().pictures())
 
 
 # --- sources --------------------------------------------------------------------------------------------------------
@@ -189,10 +189,10 @@ def test_decoding_ahead_is_bounded_and_stops():
 # --- recording.toml -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_said_has_a_default(film):
-    recording = load_recording(film)
+def test_what_is_not_said_has_a_default(drawn):
+    recording = load_recording(drawn)
     assert (recording.count, recording.fps, recording.worm, recording.centre) == (24, 25.0, "auto", "track")
-    assert load_recording(film / "recording.toml").views[0].name == "cam0"
+    assert load_recording(drawn / "recording.toml").views[0].name == "cam0"
 
 
 WRONG = {
@@ -245,11 +245,11 @@ def test_images_of_another_size_than_the_calibration(tmp_path):
         load_recording(folder)
 
 
-def test_cameras_in_another_order_than_the_calibration(film, tmp_path):
+def test_cameras_in_another_order_than_the_calibration(drawn, tmp_path):
     save_calibration(Calibration(rig().cameras[::-1]), tmp_path / "c.json")
-    text = (film / "recording.toml").read_text().replace("calibration.json", str(tmp_path / "c.json"))
-    (film / "other.toml").write_text(text)
-    recording = load_recording(film / "other.toml")
+    text = (drawn / "recording.toml").read_text().replace("calibration.json", str(tmp_path / "c.json"))
+    (drawn / "other.toml").write_text(text)
+    recording = load_recording(drawn / "other.toml")
     assert recording.calibration.names == ("cam0", "cam1", "cam2")
 
 
@@ -296,8 +296,8 @@ def kept(tmp_path_factory):
     return tmp_path_factory.mktemp("prepared")
 
 
-def test_prepared_once_and_then_read(film, kept):
-    recording, calls = load_recording(film), []
+def test_prepared_once_and_then_read(drawn, kept):
+    recording, calls = load_recording(drawn), []
     prepared = prepare(recording, QUICK, kept, progress=lambda *done: calls.append(done))
     assert calls[-1] == (24, 24)
     assert len(prepared) == 24
@@ -323,9 +323,9 @@ def test_what_was_interrupted_or_made_for_other_settings_is_made_again(tmp_path)
     assert calls.pop() == (5, 5)
 
 
-def test_what_was_interrupted_goes_on(tmp_path, film, monkeypatch):
+def test_what_was_interrupted_goes_on(tmp_path, drawn, monkeypatch):
     monkeypatch.setattr(crop_pass, "SAVED", 5)
-    recording, chosen = load_recording(film), LocatingSettings(background_frames=13, lag=4)
+    recording, chosen = load_recording(drawn), LocatingSettings(background_frames=13, lag=4)
     whole = prepare(recording, chosen, tmp_path / "whole")
     calls = []
 
@@ -358,8 +358,8 @@ def test_a_begun_preparation_that_does_not_fit_is_begun_again(tmp_path):
     assert Begun.load(tmp_path, "ours") is None
 
 
-def test_crops_hold_the_worm_on_a_quiet_ground(film, kept):
-    prepared = prepare(load_recording(film), QUICK, kept)
+def test_crops_hold_the_worm_on_a_quiet_ground(drawn, kept):
+    prepared = prepare(load_recording(drawn), QUICK, kept)
     assert prepared.window % 8 == 0
     assert prepared.scale == pytest.approx(90, rel=0.01)
     assert set(np.round(prepared.noise, 1)) <= {1.3, 1.4, 1.5, 1.6, 1.7}
@@ -371,11 +371,11 @@ def test_crops_hold_the_worm_on_a_quiet_ground(film, kept):
         assert edge.max() < 30
 
 
-def test_a_part_of_the_frames(film, tmp_path):
-    prepared = prepare(load_recording(film), QUICK, tmp_path / "p", frames=range(6, 10))
+def test_a_part_of_the_frames(drawn, tmp_path):
+    prepared = prepare(load_recording(drawn), QUICK, tmp_path / "p", frames=range(6, 10))
     assert [frame.frame for frame in prepared] == [6, 7, 8, 9]
     with pytest.raises(InputError, match=r"frames 6:99 were asked for, but the recording has 0:24"):
-        prepare(load_recording(film), QUICK, tmp_path / "q", frames=range(6, 99))
+        prepare(load_recording(drawn), QUICK, tmp_path / "q", frames=range(6, 99))
 
 
 def test_black_and_unreadable_frames_are_bridged(tmp_path):

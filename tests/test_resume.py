@@ -33,7 +33,7 @@ START = 2
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("film") / "worm"
+    folder = tmp_path_factory.mktemp("drawn") / "worm"
     killing.simulated(folder)
     return folder
 
