@@ -11,9 +11,9 @@ from midline3d.appearance import optics
 from midline3d.cameras import project
 from midline3d.fitting import body as learning
 from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, average_body, learn
-from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, moved, rendered
+from midline3d.fitting.second_order import Problem, rendered, take_step
 from midline3d.fitting.views import Views
+from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
@@ -51,7 +51,7 @@ class Scene:
 
     def after(self, own: Tensor, common: Tensor) -> learning._Point:
         """Where learning stands after a step of the frames' unknowns and of the shared numbers."""
-        there = moved(self.here.problem, self.here.at.state, own)
+        there = take_step(self.here.problem, self.here.at.state, own)
         return learning._look(self.problem, self.rig, self.prior, self.shared.moved(common), there)
 
     def nothing(self) -> tuple[Tensor, Tensor]:
@@ -83,7 +83,7 @@ def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
     for unknown in range(layout.shape_count):
         step = torch.zeros(FRAMES, layout.count, dtype=DOUBLE)
         step[:, unknown] = STEP
-        ahead, behind = (blobs(scene, moved(scene.here.problem, state, way * step)) for way in (1, -1))
+        ahead, behind = (blobs(scene, take_step(scene.here.problem, state, way * step)) for way in (1, -1))
         right.append((ahead - behind) / (2 * STEP))
     exact = torch.stack(right, -1)
     # Bends are right to second order in a segment's length; tangents are differences of neighbours, which a tip lacks.

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, rendered
 from midline3d.fitting.views import Views
+from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState

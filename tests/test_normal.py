@@ -11,13 +11,8 @@ from midline3d import curve
 from midline3d.appearance import Look, Optics, PaperTaper, Taper, ViewLook, optics
 from midline3d.cameras import Cameras, project
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import (
-    Layout,
-    pixel_system,
-    shift_and_look_derivatives,
-    spline_basis,
-    vertex_derivatives,
-)
+from midline3d.kernels import Layout, spline_basis
+from midline3d.kernels.normal import pixel_system, shift_and_look_derivatives, vertex_derivatives
 from midline3d.rendering import Blobs, Objective, Reference, products
 from midline3d.rendering.reference import cauchy
 from midline3d.rendering.reference import render as literally

@@ -11,10 +11,10 @@ from test_normal import moved
 from torch import Tensor
 
 from midline3d.cameras import project
-from midline3d.fitting.normal import Layout, spline_basis
 from midline3d.fitting.pins import BODY, Pins, distance, held, pin_energy
 from midline3d.fitting.second_order import Problem, evaluate, fit, normal_equations, rendered
 from midline3d.fitting.views import Views
+from midline3d.kernels import Layout, spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState

@@ -13,7 +13,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from midline3d import fused
 from midline3d.cameras import Cameras, depths
 from midline3d.rendering import Blobs
 from midline3d.shapes import Float, Tensor
@@ -173,11 +172,6 @@ class Profile:
     """px: least blur, a pixel's own width."""
 
     def look(self, view: ViewLook, optics: Optics) -> Look:
-        if fused.takes(*vars(view).values(), *vars(optics).values(), *vars(self.shape).values(), self.sharp):
-            seen = (optics.stretch, optics.beyond)
-            looks, body = (view.sigma, view.iota, view.defocus), vars(self.shape)
-            knots = hats(self.vertices, self.sharp.dtype, self.sharp.device)
-            return Look(*fused.look(looks, seen, body, knots, self.sharp, self.length, self.floor, CAP))
         sigma, iota = view.sigma[..., None], view.iota[..., None]
         sharp = torch.minimum(self.sharp[..., None], sigma)
         middle = (sigma.square() - sharp.square()).clamp(min=self.floor**2).sqrt()
@@ -275,8 +269,6 @@ def optics(
     longest: float = LONGEST,
 ) -> Optics:
     """Light's way through the body (1 / sin of its angle to the line of sight, bounded by `longest`), and depths."""
-    if fused.takes(cameras.rotation, points, tangents):
-        return Optics(*fused.optics(vars(cameras), points, tangents, longest))
     along = (cameras.rotation[:, :, 2, None] * tangents[:, None]).sum(-1)
     across = (1 - along.square()).clamp(min=0).sqrt()
     away = depths(cameras, points)

@@ -23,11 +23,11 @@ from midline3d.calibration import Calibration, make_camera
 from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.adam import descend
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.objective import Descent
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, moved, normal_equations, solve
+from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, normal_equations, take_step
 from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
+from midline3d.kernels import spline_basis
 from midline3d.recording.crops import Log, Prepared, cut, origins
 from midline3d.rendering import Objective, Reference
 from midline3d.settings import Settings
@@ -178,7 +178,8 @@ def iteration_seconds(work: Work, count: int) -> float:
     at, damping = evaluate(problem, start), torch.full((1,), 1e-3, device=device)
 
     def iterate() -> None:
-        evaluate(problem, moved(problem, at.state, solve(normal_equations(problem, at), damping)))
+        step = problem.kernels.solve(normal_equations(problem, at), damping)
+        evaluate(problem, take_step(problem, at.state, step))
 
     return statistics.median(_timed(iterate, device) for _ in range(count))
 

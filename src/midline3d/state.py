@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d import compiled, curve
+from midline3d import curve
 from midline3d.appearance import ViewLook
 from midline3d.shapes import Float, Int, Tensor
 
@@ -25,10 +25,6 @@ class Bounds:
     """px per mm, either way."""
     circles: float
     """k_max: the tightest constant curvature, in full circles over the body."""
-
-    def numbers(self) -> tuple[float, ...]:
-        """As `compiled.moved` wants them."""
-        return (self.circles, self.defocus, *self.length, *self.sigma, *self.iota, *self.rho)
 
 
 @dataclass(frozen=True)
@@ -77,11 +73,6 @@ class FrameState:
 
     def clamped(self, bounds: Bounds) -> FrameState:
         """All parameters within their bounds; the curve is made anew about its middle."""
-        if compiled.takes(*vars(self).values()):
-            axes, views = self.shift.shape[1], self.sigma.shape[1]
-            still = self.length.new_zeros(len(self), 6 + axes + 4 * views)
-            none = self.length.new_zeros(self.vertices, 0)
-            return FrameState(**compiled.moved(vars(self), still, none, (0.0, 0.0, *bounds.numbers())))
         return self.within(bounds).rebuilt(self.middle())
 
     def within(self, bounds: Bounds) -> FrameState:

@@ -12,8 +12,9 @@ import torch
 
 from midline3d.appearance import KNOTS, LONGEST, Optics, Profile, Shape, optics, shape_derivatives
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
-from midline3d.fitting.normal import System, assemble, shift_and_look_derivatives, vertex_derivatives
-from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, moved
+from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, take_step
+from midline3d.kernels import System
+from midline3d.kernels.normal import assemble, shift_and_look_derivatives, vertex_derivatives
 from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
@@ -176,7 +177,7 @@ def learn(
     while done < iterations and damping < 1e4:
         done += 1
         own, step = _step(here, system, prior, damping)
-        there = _look(problem, rig, prior, here.shared.moved(step), moved(here.problem, here.at.state, own))
+        there = _look(problem, rig, prior, here.shared.moved(step), take_step(here.problem, here.at.state, own))
         gain = here.energy - there.energy
         if gain > 0:
             here, damping = there, max(damping * 0.2, 1e-7)
@@ -197,7 +198,11 @@ def _look(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, state:
     magnification = scale(cameras, torch.zeros_like(state.points[:, :1])).mean(0)
     taper = body.profile(state.vertices, magnification, problem.taper.floor)
     problem = replace(problem, taper=taper, views=replace(problem.views, cameras=cameras))
-    at = evaluate(problem, replace(state, length=body.length.expand(len(state))).rebuilt(state.middle()))
+    long, middle = replace(state, length=body.length.expand(len(state))), state.vertices // 2
+    made = problem.kernels.through(
+        long.points[:, middle], long.frames[:, middle], long.curvature, long.length, state.middle()
+    )
+    at = evaluate(problem, replace(long, points=made.points, frames=made.frames))
     return _Point(shared, problem, at, float(at.energy.sum() + prior.energy(shared)))
 
 

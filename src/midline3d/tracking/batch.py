@@ -15,18 +15,17 @@ import torch
 
 from midline3d.appearance import Profile, Shape
 from midline3d.cameras import Cameras
-from midline3d.fitting.normal import System, spline_basis
 from midline3d.fitting.second_order import (
     TERMS,
     Evaluation,
     Fit,
     Problem,
     evaluate,
-    moved,
     normal_equations,
-    solve,
+    take_step,
 )
 from midline3d.fitting.views import Views
+from midline3d.kernels import System, spline_basis
 from midline3d.rendering import Objective
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, merged
@@ -160,8 +159,8 @@ class Batch:
         size = self._anchor.shape[1]
         gradient, hessian = kept[:, self._written() :].split([problem.layout.count, problem.layout.count**2], 1)
         old, energy = self._unpacked(kept), kept[:, size]
-        step = solve(System(hessian.unflatten(1, (problem.layout.count, -1)), gradient), self.damping)
-        tried = torch.where(self.fresh[:, None], kept[:, :size], _packed(moved(problem, old, step)))
+        step = problem.kernels.solve(System(hessian.unflatten(1, (problem.layout.count, -1)), gradient), self.damping)
+        tried = torch.where(self.fresh[:, None], kept[:, :size], _packed(take_step(problem, old, step)))
         trial = evaluate(problem, self._unpacked(tried))
         active = (self.frame <= self.film.last) & ~self.waiting
         stepped = active & ~self.fresh
@@ -229,7 +228,8 @@ class Batch:
             points=2 * here.points - before.points,
             frames=2 * here.frames - before.frames,
             curvature=2 * here.curvature - before.curvature,
-        ).clamped(self.problem.bounds)
+        )
+        onward = self.problem.kernels.clamped(onward, self.problem.bounds)
         count, images = len(slot), self.images(frame, slot)
         # Both in one batch: launches are what a few slots cost.
         starts = torch.cat([_packed(here), _packed(onward)])

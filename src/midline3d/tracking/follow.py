@@ -14,6 +14,7 @@ from midline3d.cameras import project
 from midline3d.fitting.adam import Descent, descend
 from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
 from midline3d.fitting.start import search
+from midline3d.kernels import select_backend
 from midline3d.losses import Losses
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
@@ -252,7 +253,8 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
         frames=2 * here.frames - before.frames,
         curvature=2 * here.curvature - before.curvature,
     )
-    return [here, onward.clamped(clip.bounds())]
+    kernels = select_backend(clip.device.type, onward.points.dtype)
+    return [here, kernels.clamped(onward, clip.bounds())]
 
 
 def _moved(state: FrameState, starts: FrameState) -> float:

@@ -1,4 +1,4 @@
-/* Curves from their curvature (curve.integrate), and a state after a step of its unknowns (second_order.moved). */
+/* Curves from their curvature (curve.integrate), and a state after a step of its unknowns (reference.take_step). */
 
 typedef struct {
     int64_t batch, vertices;
@@ -150,7 +150,7 @@ static void grown(const float *old, const float *log_step, double most, double l
     for (int64_t i = 0; i < count; i++) out[i] = (float)within(old[i] * exp(within(log_step[i], -most, most)), low, high);
 }
 
-static int move_states(const void *record, int64_t from, int64_t to) {
+static int take_steps(const void *record, int64_t from, int64_t to) {
     const steps *s = record;
     if (!is_curve(s->vertices) || !is_count(s->nodes) || !is_count(s->cameras) || !is_count(s->axes)) return NO_SUCH_SIZE;
     const int64_t vertices = s->vertices, nodes = s->nodes, cameras = s->cameras, middle = vertices / 2;

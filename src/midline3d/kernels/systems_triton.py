@@ -5,7 +5,8 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from midline3d.fused.view_kernels import cross, in_camera
+from midline3d.kernels.curves_triton import cross
+from midline3d.kernels.views_triton import in_camera
 
 
 @triton.jit
@@ -40,7 +41,7 @@ def sum_energy(
     old_length_row, old_shift_row, old_sigma_row, old_iota_row, old_defocus_row, old_rho_row,
     pixel_weight, batch, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
-    """What `second_order.evaluate` makes of the pixels' losses and of K' Q: a program for each frame."""
+    """What `reference.energy` makes of the pixels' losses and of K' Q: a program for each frame."""
     b = tl.program_id(0).to(tl.int64)
     gradient += b * (6 + 2 * nodes + axes + 4 * cameras)
     n, j, i = tl.arange(0, PADDED), tl.arange(0, NODES), tl.arange(0, FEW)

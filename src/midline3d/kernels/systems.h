@@ -1,4 +1,4 @@
-/* The normal equations of the pixels (normal.pixel_system) and the damped step that solves them (second_order.solve). */
+/* The normal equations of the pixels (normal.pixel_system) and the damped step that solves them (reference.solve). */
 
 typedef struct {
     int64_t batch, vertices, nodes, cameras, axes;

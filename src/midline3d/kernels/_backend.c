@@ -1,8 +1,8 @@
-/* The library of _chain_body.h: the plainest version, the choice among all, and what compiled.py checks before it calls. */
+/* The library of _backend.h: the plainest version, the choice among all, and what cpu.py checks before it calls. */
 
-#define FUNCTIONS midline3d_chain_plain
-#include "_chain_body.h"
-#include "_processor.h"
+#define FUNCTIONS midline3d_backend_plain
+#include "_backend.h"
+#include "../_processor.h"
 
 #ifdef _WIN32
 #define EXPORT __declspec(dllexport)
@@ -11,11 +11,11 @@
 #endif
 
 #ifdef WIDER
-extern const chain_function midline3d_chain_avx2[], midline3d_chain_avx512[];
-static const chain_function *const versions[] = {midline3d_chain_plain, midline3d_chain_avx2, midline3d_chain_avx512};
+extern const backend_function midline3d_backend_avx2[], midline3d_backend_avx512[];
+static const backend_function *const versions[] = {midline3d_backend_plain, midline3d_backend_avx2, midline3d_backend_avx512};
 static const char *const version_names[] = {PLAINEST, "AVX2", "AVX-512"};
 #else
-static const chain_function *const versions[] = {midline3d_chain_plain};
+static const backend_function *const versions[] = {midline3d_backend_plain};
 static const char *const version_names[] = {PLAINEST};
 #endif
 
@@ -76,4 +76,4 @@ EXPORT int midline3d_run(int which, const void *record, int64_t from, int64_t to
 }
 
 /* Windows' linker asks every extension for this. It is never called: ctypes opens the library. */
-EXPORT void *PyInit__chain(void) { return NULL; }
+EXPORT void *PyInit__backend(void) { return NULL; }
