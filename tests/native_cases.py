@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from midline3d.kernels import Layout
 from midline3d.kernels import cpu as backend
+from midline3d.kernels.layout import PLACES
 from midline3d.rendering import cpu
 
 FUNCTIONS = tuple(backend.RECORDS)
@@ -77,6 +79,15 @@ def decode(cases: Sequence[Case], path: Path) -> list[tuple[int, dict[str, Array
     return found
 
 
+def with_places(name: str, sizes: Sizes) -> Sizes:
+    """Sizes with the places of the unknowns that go with them, where the function has any."""
+    if name == "solve":
+        return sizes
+    layout = Layout(sizes["nodes"], sizes["axes"], sizes["cameras"])
+    places = {**vars(layout), **dict(zip(PLACES, layout.places(), strict=True))}
+    return {**sizes, **{f"layout_{place}": value for place, value in places.items()}}
+
+
 class Maker:
     """Draws cases; the same seed gives the same."""
 
@@ -88,6 +99,7 @@ class Maker:
         """A call of one of the backend's functions; what of `sizes` its record does not have is left out."""
         record = backend.RECORDS[name]
         fields = [(field, kind) for field, kind in record._fields_]
+        sizes = with_places(name, sizes)
         own = {field: sizes[field] for field, kind in fields if kind is ctypes.c_int64}
         numbers = {field: LIMITS[field] for field, kind in fields if kind is ctypes.c_double}
         arrays: dict[str, Array] = {}
@@ -187,7 +199,7 @@ def _count(name: str, field: str, sizes: Sizes) -> int:
     s = {key: max(0, value) for key, value in sizes.items()}
     batch, vertices, cameras, axes, nodes = (s[key] for key in ("batch", "vertices", "cameras", "axes", "nodes"))
     rig, blobs, field = cameras * (batch if s["own"] else 1), batch * cameras * vertices, field.removeprefix("new_")
-    unknowns = 6 + 2 * nodes + axes + 4 * cameras
+    unknowns = Layout(nodes, axes, cameras).count
     if name == "solve":
         return batch * {"hessian": s["count"] ** 2, "damping": 1}.get(field, s["count"])
     counts = {
@@ -259,9 +271,16 @@ def impossible() -> tuple[list[Case], list[Case]]:
         own = [field for field, kind in record._fields_ if kind is ctypes.c_int64]
         arrays = {field: nothing for field, kind in record._fields_ if kind is ctypes.c_void_p}
         numbers = {field: LIMITS[field] for field, kind in record._fields_ if kind is ctypes.c_double}
-        for field in {"vertices", "cameras", "axes", "nodes", "count"} & set(own):
+        right = with_places(name, fine)
+        for field in {
+            "vertices",
+            "cameras",
+            "axes",
+            "count",
+            *(f"layout_{place}" for place in ("nodes", *PLACES)),
+        } & set(own):
             for wrong in (-1, -(2**62), 2**31, 2**62):
-                calls.append(Case(name, {**{key: fine[key] for key in own}, field: wrong}, numbers, arrays, ()))
+                calls.append(Case(name, {**{key: right[key] for key in own}, field: wrong}, numbers, arrays, ()))
     for job in JOBS:
         for field in ("views", "vertices", "height", "width"):
             for wrong in (-1, -(2**62), 2**31, 2**62):

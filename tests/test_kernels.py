@@ -31,6 +31,7 @@ from midline3d.kernels import (  # noqa: E402
     select_backend,
     spline_basis,
 )
+from midline3d.kernels.layout import PLACES  # noqa: E402
 from midline3d.rendering import Objective, Products  # noqa: E402
 from midline3d.settings import Settings  # noqa: E402
 from midline3d.state import FrameState  # noqa: E402
@@ -258,7 +259,7 @@ def problem_of(state: FrameState, cameras: Cameras, nodes: int) -> Problem:
 
 def low_prior(prior: Prior, device: str) -> Prior:
     stiffness, keeping = (value.float().to(device) for value in (prior.stiffness, prior.keeping))
-    return Prior(rows(prior.anchor, device), stiffness, keeping, prior.pixels)
+    return Prior(rows(prior.anchor, device), stiffness, keeping, prior.layout, prior.pixels)
 
 
 @every_backend
@@ -357,6 +358,49 @@ def test_clamped(shape: str, candidate: Candidate, batch: int, vertices: int, ca
     state = bent(shape, batch, vertices, cameras)
     wild = replace(state, curvature=8 * state.curvature, sigma=60 * state.sigma, rho=0.1 * state.rho)
     assert_same(candidate.make().clamped(rows(wild, candidate.device), BOUNDS), wild.clamped(BOUNDS), candidate.sums)
+
+
+@dataclass(frozen=True)
+class Exchanged(Layout):
+    """A layout in which sigma and rho have changed places."""
+
+    def places(self) -> tuple[int, ...]:
+        named = dict(zip(PLACES, super().places(), strict=True))
+        return tuple({**named, "sigma": named["rho"], "rho": named["sigma"]}.values())
+
+
+@pytest.mark.parametrize("name", [name for name in CANDIDATES if name != "torch"])
+def test_c_and_triton_read_the_layout(name: str) -> None:
+    """Where it says that two blocks have changed places, the same step stands elsewhere."""
+    candidate, state = CANDIDATES[name], bent("waves", 2, 12)
+    given, basis = rows(state, candidate.device), spline_basis(12, 5, torch.float32, candidate.device)
+    usual, other = Layout(5, 3, 3), Exchanged(5, 3, 3)
+    step = 0.05 * torch.randn(2, usual.count, generator=torch.Generator().manual_seed(4)).to(candidate.device)
+    sigma, *between, rho = step[:, usual.look].split(3, 1)
+    exchanged = torch.cat([step[:, : usual.look.start], rho, *between, sigma], 1)
+    limits, backend = StepLimits(0.1, 0.3, BOUNDS), candidate.make()
+    one, two = (
+        backend.take_step(given, step, basis, usual, limits),
+        backend.take_step(given, exchanged, basis, other, limits),
+    )
+    assert torch.equal(one.sigma, two.sigma) and torch.equal(one.rho, two.rho)
+    assert not torch.equal(one.sigma, backend.take_step(given, exchanged, basis, usual, limits).sigma)
+
+
+def test_the_layouts_blocks_fill_the_vector() -> None:
+    layout = Layout(4, 3, 2)
+    blocks = (
+        layout.move,
+        layout.turn,
+        layout.bend,
+        slice(layout.length, layout.shape_count),
+        layout.shift,
+        layout.look,
+    )
+    assert [place for block in blocks for place in range(block.start, block.stop)] == list(range(layout.count))
+    places = dict(zip(PLACES, layout.places(), strict=True))
+    assert [places[name] - layout.look.start for name in ("sigma", "iota", "defocus", "rho")] == [0, 2, 4, 6]
+    assert layout.kept == slice(places["length"], places["count"])
 
 
 @needs_c

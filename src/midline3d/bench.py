@@ -24,7 +24,7 @@ from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.adam import descend
 from midline3d.fitting.body import average_body
 from midline3d.fitting.objective import Descent
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, normal_equations, take_step
+from midline3d.fitting.second_order import DAMPING, Fit, Problem, evaluate, fit, normal_equations, take_step
 from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
 from midline3d.kernels import spline_basis
@@ -175,7 +175,7 @@ def iteration_seconds(work: Work, count: int) -> float:
         bounds=clip.bounds(),
         anchor=start,
     )
-    at, damping = evaluate(problem, start), torch.full((1,), 1e-3, device=device)
+    at, damping = evaluate(problem, start), torch.full((1,), DAMPING.first, device=device)
 
     def iterate() -> None:
         step = problem.kernels.solve(normal_equations(problem, at), damping)

@@ -12,6 +12,7 @@ import torch
 
 from midline3d.appearance import KNOTS, LONGEST, Optics, Profile, Shape, optics, shape_derivatives
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
+from midline3d.fitting.damping import Damping
 from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, take_step
 from midline3d.kernels import System
 from midline3d.kernels.normal import assemble, shift_and_look_derivatives, vertex_derivatives
@@ -22,6 +23,9 @@ from midline3d.state import FrameState
 SETTLED = 0.03
 """Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
 would stop long before the ends have found their place."""
+
+DAMPING = Damping(least=1e-7)
+"""Some hundred numbers of all frames together are known better than those of one."""
 
 
 @dataclass(frozen=True)
@@ -173,19 +177,19 @@ def learn(
     gains less than `settled`."""
     here = _look(problem, rig, prior, shared, state)
     system = _system(here, rig)
-    damping, done = 1e-3, 0
-    while done < iterations and damping < 1e4:
+    damping, done = torch.tensor(DAMPING.first, dtype=torch.float64), 0
+    while done < iterations and damping < DAMPING.most:
         done += 1
-        own, step = _step(here, system, prior, damping)
+        own, step = _step(here, system, prior, float(damping))
         there = _look(problem, rig, prior, here.shared.moved(step), take_step(here.problem, here.at.state, own))
         gain = here.energy - there.energy
-        if gain > 0:
-            here, damping = there, max(damping * 0.2, 1e-7)
-        else:
-            damping *= 8
+        better = DAMPING.better(damping.new_tensor(here.energy), damping.new_tensor(there.energy))
+        damping = DAMPING.next(damping, better)
+        if better:
+            here = there
         if 0 < gain < settled:
             break
-        if gain > 0 and done < iterations:
+        if better and done < iterations:
             system = _system(here, rig)
     shared = here.shared
     whole = rig.refined(shared.cameras.double().cpu())

@@ -9,6 +9,7 @@ import torch
 
 from midline3d.appearance import Look, Profile
 from midline3d.cameras import scale
+from midline3d.fitting.damping import Damping
 from midline3d.fitting.pins import Pins, pin_energy, with_pins
 from midline3d.fitting.views import Views
 from midline3d.kernels import Backend, Basis, Layout, Prior, StepLimits, System, select_backend
@@ -21,6 +22,7 @@ MOST_LOG_LENGTH, MOST_LOG_LOOK = 0.1, 0.3
 """What one step may change at most in the logarithms of the length and of the views' sigma, iota and rho."""
 
 
+DAMPING = Damping()
 TERMS = ("pixels", "curvature", "temporal")
 """Of the energy."""
 
@@ -57,7 +59,8 @@ class Problem:
     def prior(self) -> Prior:
         """What holds the frames beside their pixels."""
         stiffness = _stiffness(self.basis, self.weights.smoothness, self.weights.size)
-        return Prior(self.anchor, stiffness, _keeping(self.basis, self.weights, self.layout), self.weights.pixels)
+        keeping = _keeping(self.basis, self.weights, self.layout)
+        return Prior(self.anchor, stiffness, keeping, self.layout, self.weights.pixels)
 
     @cached_property
     def limits(self) -> StepLimits:
@@ -66,8 +69,9 @@ class Problem:
     @cached_property
     def prior_hessian(self) -> Float[Tensor, "unknown unknown"]:
         """H of the curvature's and the temporal terms: both are quadratic, so that it never changes."""
+        free = self.basis.matrix.new_zeros(2 * (self.layout.bend.start,))
         block = self.basis.matrix.mT @ self.prior.stiffness[:, len(self.basis.matrix) :]
-        return torch.block_diag(block.new_zeros(5, 5), block, block, torch.diag(self.prior.keeping))
+        return torch.block_diag(free, block, block, torch.diag(self.prior.keeping))
 
 
 @dataclass(frozen=True)
@@ -145,19 +149,19 @@ def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
     """The batch to convergence: each frame stops by itself once a step moves its vertices by hardly a pixel's share."""
     at = evaluate(problem, state)
     per_mm = scale(problem.views.cameras, state.points).mean(1)
-    damping = torch.full_like(per_mm, 1e-3)
+    damping = torch.full_like(per_mm, DAMPING.first)
     active = torch.ones_like(per_mm, dtype=torch.bool)
     taken = torch.zeros_like(per_mm, dtype=torch.long)
     for _ in range(iterations):
         step = problem.kernels.solve(normal_equations(problem, at), damping)
         trial = evaluate(problem, take_step(problem, at.state, step))
-        better = active & (trial.energy < at.energy)
+        better = active & DAMPING.better(at.energy, trial.energy)
         way = (trial.state.points - at.state.points).square().sum(-1).mean(1).sqrt() * per_mm
         taken += active
         # A step that would hardly move anything ends the fit, whether it was an improvement or not. One that could not
         # be solved for (NaN) does not: more damping will.
         active = active & ~(way <= problem.weights.settled)
-        damping = torch.where(better, damping * 0.2, damping * 8).clamp(1e-6, 1e4)
+        damping = DAMPING.next(damping, better)
         at = chosen(better, trial, at)
         if not active.any():
             break

@@ -28,6 +28,8 @@ typedef struct {
 #define AT(name) {#name, offsetof(RECORD, name)},
 #define AT_RIG AT(rig.own) AT(rig.focal) AT(rig.centre) AT(rig.distortion) AT(rig.rotation) AT(rig.translation) \
     AT(rig.shift_basis)
+#define AT_LAYOUT AT(layout.nodes) AT(layout.axes) AT(layout.cameras) AT(layout.move) AT(layout.turn) AT(layout.bend) \
+    AT(layout.length) AT(layout.shift) AT(layout.sigma) AT(layout.iota) AT(layout.defocus) AT(layout.rho) AT(layout.count)
 #define END {NULL, sizeof(RECORD)}
 
 #define RECORD curves
@@ -35,8 +37,8 @@ static const field curve_fields[] = {AT(batch) AT(vertices) AT(loose) AT(positio
     AT(start) AT(points) AT(frames) END};
 #undef RECORD
 #define RECORD steps
-static const field step_fields[] = {AT(batch) AT(vertices) AT(nodes) AT(cameras) AT(axes) AT(longest_log) AT(look_log)
-    AT(circles) AT(defocus_most) AT(length_low) AT(length_high) AT(sigma_low) AT(sigma_high) AT(iota_low) AT(iota_high)
+static const field step_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(longest_log) AT(look_log) AT(circles)
+    AT(defocus_most) AT(length_low) AT(length_high) AT(sigma_low) AT(sigma_high) AT(iota_low) AT(iota_high)
     AT(rho_low) AT(rho_high) AT(step) AT(basis) AT(points) AT(frames) AT(curvature) AT(length) AT(shift) AT(sigma)
     AT(iota) AT(rho) AT(defocus) AT(new_points) AT(new_frames) AT(new_curvature) AT(new_length) AT(new_shift)
     AT(new_sigma) AT(new_iota) AT(new_rho) AT(new_defocus) END};
@@ -46,7 +48,7 @@ static const field projection_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(
     AT(pixels) END};
 #undef RECORD
 #define RECORD systems
-static const field system_fields[] = {AT(batch) AT(vertices) AT(nodes) AT(cameras) AT(axes) AT_RIG AT(gram) AT(slope)
+static const field system_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT_RIG AT(gram) AT(slope)
     AT(points) AT(frames) AT(segments) AT(by_view) AT(rho) AT(hessian) AT(gradient) END};
 #undef RECORD
 #define RECORD solutions

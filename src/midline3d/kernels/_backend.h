@@ -58,6 +58,7 @@ static void product_transposed(const double *a, const double *b, double *out) {
             out[3 * i + j] = a[3 * i] * b[3 * j] + a[3 * i + 1] * b[3 * j + 1] + a[3 * i + 2] * b[3 * j + 2];
 }
 
+#include "layout.h"
 #include "curves.h"
 #include "views.h"
 #include "systems.h"

@@ -31,6 +31,8 @@ class Prior:
     """Q of the curvature's energy sum(K' Q K), by the vertices and, behind them, by the nodes."""
     keeping: Float[Tensor, " kept"]
     """Weights of squared log length, shift, log sigma, log iota, defocus and log rho, in the order of `Layout`."""
+    layout: Layout
+    """Where the gradient of all this stands."""
     pixels: float
     """Weight of the pixels' losses, beside which all this counts."""
 

@@ -19,7 +19,7 @@ from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
 from midline3d.kernels.contract import StepLimits, System
-from midline3d.kernels.layout import Layout
+from midline3d.kernels.layout import PLACES, Layout
 from midline3d.kernels.reference import TorchBackend
 from midline3d.native import open_library
 from midline3d.rendering import Products
@@ -30,6 +30,7 @@ NO_MEMORY, NO_SUCH_VERTEX, NO_SUCH_SIZE = 1, 2, 3
 _FEW = 8
 """Frames under which it does not pay to wake another thread."""
 _STATE = ("points", "frames", "curvature", "length", "shift", "sigma", "iota", "rho", "defocus")
+_LAYOUT = " ".join(f"layout_{name}" for name in ("nodes", "axes", "cameras", *PLACES))
 _RIG = ("focal", "centre", "distortion", "rotation", "translation", "shift_basis")
 
 
@@ -43,14 +44,14 @@ def _record(integers: str, numbers: str, addresses: str) -> type[ctypes.Structur
 RECORDS = {
     "integrate": _record("batch vertices loose", "", "position frame curvature length start points frames"),
     "take_step": _record(
-        "batch vertices nodes cameras axes",
+        f"batch vertices {_LAYOUT}",
         "longest_log look_log circles defocus_most "
         "length_low length_high sigma_low sigma_high iota_low iota_high rho_low rho_high",
         "step basis " + " ".join(_STATE) + " " + " ".join(f"new_{name}" for name in _STATE),
     ),
     "project": _record("batch vertices cameras axes own", "", " ".join(_RIG) + " points shift pixels"),
     "pixel_system": _record(
-        "batch vertices nodes cameras axes own",
+        f"batch vertices {_LAYOUT} own",
         "",
         " ".join(_RIG) + " gram slope points frames segments by_view rho hessian gradient",
     ),
@@ -127,7 +128,7 @@ class CBackend(TorchBackend):
         wanted += [(state.frames, (batch, vertices, 3, 3)), (basis.segments, (vertices - 1, layout.nodes))]
         wanted += [(look.by_view, (*views, 2, 3)), (state.rho, views[:2])]
         made = [state.points.new_empty(batch, layout.count, layout.count), state.points.new_empty(batch, layout.count)]
-        sizes = [batch, vertices, layout.nodes, *numbers]
+        sizes = [batch, vertices, *_places(layout), numbers[2]]
         self._run("pixel_system", batch, sizes, [*rig, *_fitting(wanted), *made])
         return System(*made)
 
@@ -158,7 +159,7 @@ class CBackend(TorchBackend):
         old = [(getattr(state, name), shapes.get(name, (batch, layout.cameras))) for name in _STATE]
         wanted = [(step, (batch, layout.count)), (matrix, (vertices, layout.nodes)), *old]
         made = [step.new_empty(shape) for _, shape in old]
-        sizes = [batch, vertices, layout.nodes, layout.cameras, layout.axes]
+        sizes = [batch, vertices, *_places(layout)]
         numbers = (limits.log_length, limits.log_look, *_limits(limits.bounds))
         self._run("take_step", batch, sizes, [*_fitting(wanted), *made], numbers)
         return FrameState(**dict(zip(_STATE, made, strict=True)))
@@ -195,6 +196,11 @@ def _starts(start: Tensor, batch: int) -> Tensor:
     if start.shape != (batch,) or not start.is_cpu:
         raise ValueError(f"start has shape {tuple(start.shape)} on {start.device}, not ({batch},) on the CPU")
     return start.to(torch.long).contiguous()
+
+
+def _places(layout: Layout) -> tuple[int, ...]:
+    """In the order of `_LAYOUT`."""
+    return (layout.nodes, layout.axes, layout.cameras, *layout.places())
 
 
 def _limits(bounds: Bounds) -> tuple[float, ...]:

@@ -10,6 +10,8 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+from midline3d.kernels.layout_triton import BEND, COUNT, DEFOCUS, IOTA, LENGTH, MOVE, RHO, SHIFT, SIGMA, TURN
+
 
 @triton.jit
 @no_type_check
@@ -166,17 +168,17 @@ def take_step(
     points_row, frames_row, curvature_row, length_row, shift_row, sigma_row, iota_row, rho_row, defocus_row,
     longest_log, look_log, limit, defocus_most,
     length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high,
-    vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+    layout, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
     """`reference.take_step` up to the curve, which `integrate_curve` then makes from the middle's place and frame."""
     b = tl.program_id(0).to(tl.int64)
-    step += b * (6 + 2 * nodes + axes + 4 * cameras)
-    look = step + 6 + 2 * nodes + axes
+    step += b * tl.load(layout + COUNT)
+    move, about, bend = step + tl.load(layout + MOVE), step + tl.load(layout + TURN), step + tl.load(layout + BEND)
     n, j = tl.arange(0, PADDED), tl.arange(0, NODES)
     counts, both = n < vertices, (n < vertices)[:, None] & (j < nodes)[None, :]
     row = tl.load(basis + n[:, None] * nodes + j[None, :], mask=both, other=0.0)
-    bend1 = tl.load(step + 5 + j, mask=j < nodes, other=0.0)
-    bend2 = tl.load(step + 5 + nodes + j, mask=j < nodes, other=0.0)
+    bend1 = tl.load(bend + j, mask=j < nodes, other=0.0)
+    bend2 = tl.load(bend + nodes + j, mask=j < nodes, other=0.0)
     old = curvature + b * curvature_row + 2 * n
     one = wide(old, counts) + tl.sum(row * bend1[None, :], 1)
     two = wide(old + 1, counts) + tl.sum(row * bend2[None, :], 1)
@@ -188,7 +190,7 @@ def take_step(
 
     middle = vertices // 2
     points, frames = points + b * points_row + 3 * middle, frames + b * frames_row + 9 * middle
-    turn1, turn2 = tl.load(step + 3).to(tl.float64), tl.load(step + 4).to(tl.float64)
+    turn1, turn2 = tl.load(about).to(tl.float64), tl.load(about + 1).to(tl.float64)
     t0, n0, m0 = tl.load(frames).to(tl.float64), tl.load(frames + 1).to(tl.float64), tl.load(frames + 2).to(tl.float64)
     t1, n1 = tl.load(frames + 3).to(tl.float64), tl.load(frames + 4).to(tl.float64)
     t2, n2 = tl.load(frames + 6).to(tl.float64), tl.load(frames + 7).to(tl.float64)
@@ -214,14 +216,18 @@ def take_step(
     tl.store(frame + 7, n2.to(tl.float32))
     tl.store(frame + 8, m2.to(tl.float32))
     i = tl.arange(0, 4)
-    tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(step + i, i < 3)).to(tl.float32), mask=i < 3)
+    tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(move + i, i < 3)).to(tl.float32), mask=i < 3)
 
-    _grown(length, length_row, step + 5 + 2 * nodes, longest_log, length_low, length_high, new_length, b, 1, 1)
-    _grown(sigma, sigma_row, look, look_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
-    _grown(iota, iota_row, look + cameras, look_log, iota_low, iota_high, new_iota, b, cameras, FEW)
-    _grown(rho, rho_row, look + 3 * cameras, look_log, rho_low, rho_high, new_rho, b, cameras, FEW)
+    at = step + tl.load(layout + LENGTH)
+    _grown(length, length_row, at, longest_log, length_low, length_high, new_length, b, 1, 1)
+    at = step + tl.load(layout + SIGMA)
+    _grown(sigma, sigma_row, at, look_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
+    at = step + tl.load(layout + IOTA)
+    _grown(iota, iota_row, at, look_log, iota_low, iota_high, new_iota, b, cameras, FEW)
+    at = step + tl.load(layout + RHO)
+    _grown(rho, rho_row, at, look_log, rho_low, rho_high, new_rho, b, cameras, FEW)
     i = tl.arange(0, FEW)
-    focus = wide(defocus + b * defocus_row + i, i < cameras) + wide(look + 2 * cameras + i, i < cameras)
+    focus = wide(defocus + b * defocus_row + i, i < cameras) + wide(step + tl.load(layout + DEFOCUS) + i, i < cameras)
     tl.store(new_defocus + b * cameras + i, within(focus, -defocus_most, defocus_most).to(tl.float32), mask=i < cameras)
-    aside = wide(shift + b * shift_row + i, i < axes) + wide(step + 6 + 2 * nodes + i, i < axes)
+    aside = wide(shift + b * shift_row + i, i < axes) + wide(step + tl.load(layout + SHIFT) + i, i < axes)
     tl.store(new_shift + b * axes + i, aside.to(tl.float32), mask=i < axes)

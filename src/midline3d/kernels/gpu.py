@@ -7,6 +7,7 @@ be recorded in a CUDA graph. Imported only where a GPU is asked for, since Trito
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 import torch
@@ -65,7 +66,8 @@ class TritonBackend(TorchBackend):
             take_step[(batch,)](
                 step.contiguous(), basis.matrix, *old, place, frame, *made.values(), *rows,
                 limits.log_length, limits.log_look, 2 * torch.pi * bounds.circles, bounds.defocus,
-                *bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho, vertices, nodes, cameras, axes,
+                *bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho, _places(layout, step.device),
+                vertices, nodes, cameras, axes,
                 _padded(vertices), _padded(nodes), _padded(max(axes, cameras), 1), num_warps=8,
             )  # fmt: skip
         # Not torch.tensor: a number that is made on the host would be copied there, and waited for.
@@ -119,16 +121,17 @@ class TritonBackend(TorchBackend):
     def energy(self, prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"]) -> Energy:
         slope = bending(prior, state)
         batch, vertices, _ = state.curvature.shape
-        cameras, axes, nodes = losses.shape[1], state.shift.shape[1], slope.shape[2] - vertices
+        nodes, axes, cameras = prior.layout.nodes, prior.layout.axes, prior.layout.cameras
         (bends,), row = _rows(state.curvature)
         now, now_rows = _rows(*(getattr(state, name) for name in _KEPT))
         old, old_rows = _rows(*(getattr(prior.anchor, name) for name in _KEPT))
         total, terms = losses.new_empty(batch), losses.new_empty(3, batch)
-        gradient = losses.new_empty(batch, Layout(nodes, axes, cameras).count)
+        gradient = losses.new_empty(batch, prior.layout.count)
         with _on(losses):
             sum_energy[(batch,)](
                 losses.contiguous(), bends, slope.contiguous(), prior.keeping, *now, *old, total, terms, gradient,
-                *row, *now_rows, *old_rows, prior.pixels, batch, vertices, nodes, cameras, axes,
+                *row, *now_rows, *old_rows, _places(prior.layout, losses.device), prior.pixels,
+                batch, vertices, nodes, cameras, axes,
                 _padded(vertices), _padded(nodes), _padded(max(axes, cameras), 1),
             )  # fmt: skip
         return Energy(total, terms, gradient)
@@ -146,8 +149,8 @@ class TritonBackend(TorchBackend):
         padded = _padded(vertices)
         with _on(at):
             derive_places[(batch, -(-layout.nodes // _BLOCK) + 1)](
-                at, turns, basis.segments.contiguous(), places, at_row, turns_row, vertices, layout.nodes,
-                padded, _BLOCK,
+                at, turns, basis.segments.contiguous(), places, at_row, turns_row,
+                _places(layout, at.device), vertices, layout.nodes, shape, padded, _BLOCK,
             )  # fmt: skip
             couple_blobs[(batch,)](
                 *views, cameras.shift_basis.contiguous(), products.gram.contiguous(), products.slope.contiguous(), at,
@@ -158,6 +161,12 @@ class TritonBackend(TorchBackend):
                 places, spatial, coupling, hessian, gradient, vertices, shape, others, _TILE, _DEPTH, num_stages=2
             )
         return System(hessian, gradient)
+
+
+@cache
+def _places(layout: Layout, device: torch.device) -> Tensor:
+    """The layout where the kernels read it; made once, so that nothing is copied while a graph is recorded."""
+    return torch.tensor(layout.places(), device=device)
 
 
 def _rows(*tensors: Tensor) -> tuple[list[Tensor], list[int]]:

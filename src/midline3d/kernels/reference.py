@@ -32,9 +32,9 @@ def energy(prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"
     gradient = prior.keeping * change
     bent = (state.curvature.mT.flatten(1) * slope[..., : state.vertices].flatten(1)).sum(1)
     terms = torch.stack([prior.pixels * losses.sum(1), bent, (gradient * change).sum(1)])
-    bend = slope[..., state.vertices :].flatten(1)
     # The place and the direction of the middle vertex are free.
-    return Energy(terms.sum(0), terms, torch.cat([bend.new_zeros(len(bend), 5), bend, gradient], 1))
+    free = slope.new_zeros(len(state), prior.layout.bend.start)
+    return Energy(terms.sum(0), terms, torch.cat([free, slope[..., state.vertices :].flatten(1), gradient], 1))
 
 
 def _change(before: FrameState, state: FrameState) -> Float[Tensor, "batch kept"]:
@@ -68,7 +68,7 @@ def take_step(
     """The state after a step of the unknowns: the middle vertex moves and turns, the curve is made anew about it."""
     middle = state.vertices // 2
     frame = state.frames[:, middle]
-    turn = (frame[..., 1:] @ step[:, 3:5, None]).squeeze(-1)
+    turn = (frame[..., 1:] @ step[:, layout.turn, None]).squeeze(-1)
     bend = basis.matrix @ step[:, layout.bend].unflatten(1, (2, -1)).mT
     sigma, iota, defocus, rho = step[:, layout.look].unflatten(1, (4, -1)).unbind(1)
     longest, most = limits.log_length, limits.log_look
@@ -83,7 +83,7 @@ def take_step(
         rho=state.rho * rho.clamp(-most, most).exp(),
     ).within(limits.bounds)
     turned = curve.orthonormal(curve.rotation_exp(turn) @ frame)
-    place = state.points[:, middle] + step[:, :3]
+    place = state.points[:, middle] + step[:, layout.move]
     made = curve.integrate(place, turned, there.curvature, there.length, state.middle())
     return replace(there, points=made.points, frames=made.frames)
 

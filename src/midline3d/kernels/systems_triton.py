@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from midline3d.kernels.curves_triton import cross
+from midline3d.kernels.layout_triton import BEND, COUNT, DEFOCUS, IOTA, LENGTH, MOVE, RHO, SHIFT, SIGMA, TURN
 from midline3d.kernels.views_triton import in_camera
 
 
@@ -39,11 +40,13 @@ def sum_energy(
     energy, terms, gradient, curvature_row,
     length_row, shift_row, sigma_row, iota_row, defocus_row, rho_row,
     old_length_row, old_shift_row, old_sigma_row, old_iota_row, old_defocus_row, old_rho_row,
-    pixel_weight, batch, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+    layout, pixel_weight, batch, vertices, nodes, cameras, axes,
+    PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
     """What `reference.energy` makes of the pixels' losses and of K' Q: a program for each frame."""
     b = tl.program_id(0).to(tl.int64)
-    gradient += b * (6 + 2 * nodes + axes + 4 * cameras)
+    gradient += b * tl.load(layout + COUNT)
+    bends, first = tl.load(layout + BEND), tl.load(layout + LENGTH)
     n, j, i = tl.arange(0, PADDED), tl.arange(0, NODES), tl.arange(0, FEW)
     pixels = pixel_weight * tl.sum(tl.load(losses + b * cameras + i, mask=i < cameras, other=0.0), 0)
     bending = 0.0
@@ -52,18 +55,22 @@ def sum_energy(
         bend = tl.load(curvature + b * curvature_row + 2 * n + way, mask=n < vertices, other=0.0)
         bending += tl.sum(bend * tl.load(row + n, mask=n < vertices, other=0.0), 0)
         pull = tl.load(row + vertices + j, mask=j < nodes, other=0.0)
-        tl.store(gradient + 5 + way * nodes + j, pull, mask=j < nodes)
-    five = tl.arange(0, 8)
-    tl.store(gradient + five, tl.zeros((8,), tl.float32), mask=five < 5)
-    gradient += 5 + 2 * nodes
-    c = cameras
-    kept = _kept(length, length_row, old_length, old_length_row, 0, weights, gradient, b, 1, 1, 1)
-    kept += _kept(shift, shift_row, old_shift, old_shift_row, 1, weights, gradient, b, axes, 0, FEW)
-    look = 1 + axes
-    kept += _kept(sigma, sigma_row, old_sigma, old_sigma_row, look, weights, gradient, b, c, 1, FEW)
-    kept += _kept(iota, iota_row, old_iota, old_iota_row, look + c, weights, gradient, b, c, 1, FEW)
-    kept += _kept(defocus, defocus_row, old_defocus, old_defocus_row, look + 2 * c, weights, gradient, b, c, 2, FEW)
-    kept += _kept(rho, rho_row, old_rho, old_rho_row, look + 3 * c, weights, gradient, b, c, 1, FEW)
+        tl.store(gradient + bends + way * nodes + j, pull, mask=j < nodes)
+    # The place and the direction of the middle vertex are free.
+    free = tl.arange(0, 8)
+    tl.store(gradient + free, tl.zeros((8,), tl.float32), mask=free < bends)
+    weights -= first
+    at, c = tl.load(layout + SHIFT), cameras
+    kept = _kept(length, length_row, old_length, old_length_row, first, weights, gradient, b, 1, 1, 1)
+    kept += _kept(shift, shift_row, old_shift, old_shift_row, at, weights, gradient, b, axes, 0, FEW)
+    at = tl.load(layout + SIGMA)
+    kept += _kept(sigma, sigma_row, old_sigma, old_sigma_row, at, weights, gradient, b, c, 1, FEW)
+    at = tl.load(layout + IOTA)
+    kept += _kept(iota, iota_row, old_iota, old_iota_row, at, weights, gradient, b, c, 1, FEW)
+    at = tl.load(layout + DEFOCUS)
+    kept += _kept(defocus, defocus_row, old_defocus, old_defocus_row, at, weights, gradient, b, c, 2, FEW)
+    at = tl.load(layout + RHO)
+    kept += _kept(rho, rho_row, old_rho, old_rho_row, at, weights, gradient, b, c, 1, FEW)
     tl.store(terms + b, pixels)
     tl.store(terms + batch + b, bending)
     tl.store(terms + 2 * batch + b, kept)
@@ -73,12 +80,12 @@ def sum_energy(
 @triton.jit
 @no_type_check
 def derive_places(
-    points, frames, segments, places, points_row, frames_row, vertices, nodes, PADDED: tl.constexpr, BLOCK: tl.constexpr
+    points, frames, segments, places, points_row, frames_row, layout, vertices, nodes, unknowns,
+    PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`normal.vertex_derivatives`, (batch, vertex, 3, unknown): a program for some nodes of a frame, the last for what
     is not a bend."""
     b, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    unknowns = 6 + 2 * nodes
     n = tl.arange(0, PADDED)
     counts = n < vertices
     middle = vertices // 2
@@ -91,16 +98,19 @@ def derive_places(
     if block == tl.num_programs(1) - 1:
         for i in tl.static_range(3):
             for j in tl.static_range(3):
-                tl.store(out + i * unknowns + j, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
+                to = out + i * unknowns + tl.load(layout + MOVE) + j
+                tl.store(to, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
         for way in tl.static_range(2):
             about = frames + 9 * middle + 1 + way
             tx, ty, tz = cross(tl.load(about), tl.load(about + 3), tl.load(about + 6), x, y, z)
-            tl.store(out + 3 + way, tx, mask=counts)
-            tl.store(out + unknowns + 3 + way, ty, mask=counts)
-            tl.store(out + 2 * unknowns + 3 + way, tz, mask=counts)
-        tl.store(out + unknowns - 1, x, mask=counts)
-        tl.store(out + 2 * unknowns - 1, y, mask=counts)
-        tl.store(out + 3 * unknowns - 1, z, mask=counts)
+            to = out + tl.load(layout + TURN) + way
+            tl.store(to, tx, mask=counts)
+            tl.store(to + unknowns, ty, mask=counts)
+            tl.store(to + 2 * unknowns, tz, mask=counts)
+        to = out + tl.load(layout + LENGTH)
+        tl.store(to, x, mask=counts)
+        tl.store(to + unknowns, y, mask=counts)
+        tl.store(to + 2 * unknowns, z, mask=counts)
     else:
         # Row n of the running sums holds the segments before vertex n.
         reached = counts & (n > 0)
@@ -123,7 +133,7 @@ def derive_places(
             mx, my, mz = cross(ax, ay, az, px, py, pz)
             sx, sy, sz = _since(share, ax, here), _since(share, ay, here), _since(share, az, here)
             dx, dy, dz = cross(sx, sy, sz, x[:, None], y[:, None], z[:, None])
-            to = out[:, None] + 5 + way * nodes + node[None, :]
+            to = out[:, None] + tl.load(layout + BEND) + way * nodes + node[None, :]
             tl.store(to, dx - _since(share, mx, here), mask=keep)
             tl.store(to + unknowns, dy - _since(share, my, here), mask=keep)
             tl.store(to + 2 * unknowns, dz - _since(share, mz, here), mask=keep)

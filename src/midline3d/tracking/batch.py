@@ -16,6 +16,7 @@ import torch
 from midline3d.appearance import Profile, Shape
 from midline3d.cameras import Cameras
 from midline3d.fitting.second_order import (
+    DAMPING,
     TERMS,
     Evaluation,
     Fit,
@@ -164,12 +165,11 @@ class Batch:
         trial = evaluate(problem, self._unpacked(tried))
         active = (self.frame <= self.film.last) & ~self.waiting
         stepped = active & ~self.fresh
-        better = active & (self.fresh | (trial.energy < energy))
+        better = active & (self.fresh | DAMPING.better(energy, trial.energy))
         way = (trial.state.points - old.points).square().sum(-1).mean(1).sqrt() * self.per_mm
         self.taken += stepped
         settled = stepped & ((way <= weights.settled) | (self.taken >= weights.iterations))
-        damped = (self.damping * torch.where(better, 0.2, 8.0)).clamp(1e-6, 1e4)
-        self.damping.copy_(torch.where(self.fresh, 1e-3, damped))
+        self.damping.copy_(torch.where(self.fresh, DAMPING.first, DAMPING.next(self.damping, better)))
         torch.where(better[:, None], self._told(trial), kept, out=kept)
         self.fresh.zero_()
         self._write(settled)
