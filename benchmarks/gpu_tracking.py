@@ -163,8 +163,8 @@ def backend_parity() -> None:
     gradient = (system.gradient.double().cpu() - exact.gradient) / size
     rows = {
         "energy": relative(at.energy, right.energy),
-        "sigma": relative(at.look.sigma, right.look.sigma),
-        "iota": relative(at.look.iota, right.look.iota),
+        "sigma": relative(at.appearance.sigma, right.appearance.sigma),
+        "iota": relative(at.appearance.iota, right.appearance.iota),
         "gram": relative(at.products.gram, right.products.gram),
         "slope": relative(at.products.slope, right.products.slope),
         "points after a step": relative(there.points, onward.points),
@@ -366,7 +366,7 @@ def window_evaluations(batch: Batch) -> float:
     """Pixels inside the blobs' reach of all slots, each of which a tick's products evaluate at least once."""
     problem = batch.problem
     at = evaluate(problem, batch._unpacked(batch._kept[:-1]))
-    radius = reach(at.look.sigma, at.state.rho, problem.objective.cutoff)
+    radius = reach(at.appearance.sigma, at.state.rho, problem.objective.cutoff)
     return float((2 * radius + 1).square().sum())
 
 

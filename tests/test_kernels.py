@@ -15,7 +15,7 @@ if not ON_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read once, when Triton is imported
 
 from midline3d import curve  # noqa: E402
-from midline3d.appearance import Look, Profile, Shape, optics  # noqa: E402
+from midline3d.appearance import BlobAppearance, Profile, Shape, optics  # noqa: E402
 from midline3d.cameras import Cameras, project  # noqa: E402
 from midline3d.fitting.body import average_body  # noqa: E402
 from midline3d.fitting.second_order import Problem  # noqa: E402
@@ -122,13 +122,13 @@ def random_products(batch: int, cameras: int, vertices: int) -> Products:
     return Products(gram, slope, rest.sum(-1), rest, rest)
 
 
-def random_look(batch: int, cameras: int, vertices: int) -> Look:
+def random_appearance(batch: int, cameras: int, vertices: int) -> BlobAppearance:
     generator = torch.Generator().manual_seed(6)
     by_view = torch.randn(batch, cameras, vertices, 2, 3, generator=generator).double()
-    return Look(by_view[..., 0, 0], by_view[..., 1, 1], by_view)
+    return BlobAppearance(by_view[..., 0, 0], by_view[..., 1, 1], by_view)
 
 
-def low(record: Cameras | Products | Look | Profile | Shape, device: str) -> object:
+def low(record: Cameras | Products | BlobAppearance | Profile | Shape, device: str) -> object:
     """A record's tensors in float32 on the device."""
     given = {item.name: getattr(record, item.name) for item in fields(record)}
     for name, value in given.items():
@@ -238,9 +238,9 @@ def test_looks(own: bool, candidate: Candidate, batch: int, vertices: int, camer
     """Values and derivatives."""
     state, taper = bent("coils", batch, vertices, cameras), taper_of(batch, vertices, cameras, own)
     seen = optics(rigs(cameras, batch, False), state.points, state.frames[..., 0])
-    given = rows(state, candidate.device).view_look
-    made = candidate.make().look(low(taper, candidate.device), given, low(seen, candidate.device))
-    assert_same(made, taper.look(state.view_look, seen), candidate.sums)
+    given = rows(state, candidate.device).view_appearance
+    made = candidate.make().appearance(low(taper, candidate.device), given, low(seen, candidate.device))
+    assert_same(made, taper.apply(state.view_appearance, seen), candidate.sums)
 
 
 def problem_of(state: FrameState, cameras: Cameras, nodes: int) -> Problem:
@@ -298,13 +298,13 @@ def test_normal_equations(
     nodes: int,
 ) -> None:  # fmt: skip
     state, views = bent(shape, batch, vertices, cameras), rigs(cameras, batch, shared, distortion)
-    products, look = random_products(batch, cameras, vertices), random_look(batch, cameras, vertices)
+    products, appearance = random_products(batch, cameras, vertices), random_appearance(batch, cameras, vertices)
     basis = spline_basis(vertices, nodes, torch.float64, "cpu")
     layout = Layout(basis.matrix.shape[1], 2 * cameras - 3, cameras)
-    right = REFERENCE.pixel_system(products, state, look, views, basis, layout)
+    right = REFERENCE.pixel_system(products, state, appearance, views, basis, layout)
     device = candidate.device
     made = candidate.make().pixel_system(
-        low(products, device), rows(state, device), low(look, device), low(views, device),
+        low(products, device), rows(state, device), low(appearance, device), low(views, device),
         spline_basis(vertices, nodes, torch.float32, device), layout,
     )  # fmt: skip
     assert made.hessian.dtype is torch.float32
@@ -376,8 +376,8 @@ def test_c_and_triton_read_the_layout(name: str) -> None:
     given, basis = rows(state, candidate.device), spline_basis(12, 5, torch.float32, candidate.device)
     usual, other = Layout(5, 3, 3), Exchanged(5, 3, 3)
     step = 0.05 * torch.randn(2, usual.count, generator=torch.Generator().manual_seed(4)).to(candidate.device)
-    sigma, *between, rho = step[:, usual.look].split(3, 1)
-    exchanged = torch.cat([step[:, : usual.look.start], rho, *between, sigma], 1)
+    sigma, *between, rho = step[:, usual.appearance].split(3, 1)
+    exchanged = torch.cat([step[:, : usual.appearance.start], rho, *between, sigma], 1)
     limits, backend = StepLimits(0.1, 0.3, BOUNDS), candidate.make()
     one, two = (
         backend.take_step(given, step, basis, usual, limits),
@@ -395,11 +395,11 @@ def test_the_layouts_blocks_fill_the_vector() -> None:
         layout.bend,
         slice(layout.length, layout.shape_count),
         layout.shift,
-        layout.look,
+        layout.appearance,
     )
     assert [place for block in blocks for place in range(block.start, block.stop)] == list(range(layout.count))
     places = dict(zip(PLACES, layout.places(), strict=True))
-    assert [places[name] - layout.look.start for name in ("sigma", "iota", "defocus", "rho")] == [0, 2, 4, 6]
+    assert [places[name] - layout.appearance.start for name in ("sigma", "iota", "defocus", "rho")] == [0, 2, 4, 6]
     assert layout.kept == slice(places["length"], places["count"])
 
 
@@ -422,22 +422,22 @@ def test_the_c_backend_says_no_to_what_it_cannot_do() -> None:
     basis, step = spline_basis(16, 8, torch.float32, "cpu"), torch.zeros(2, 20)
     with pytest.raises(ValueError, match="float32"):
         backend.take_step(state, step, basis, Layout(8, 3, 3), StepLimits(0.1, 0.3, BOUNDS))
-    products, look = low(random_products(2, 3, 16), "cpu"), low(random_look(2, 3, 16), "cpu")
+    products, appearance = low(random_products(2, 3, 16), "cpu"), low(random_appearance(2, 3, 16), "cpu")
     with pytest.raises(ValueError, match="2 cameras"):
-        backend.pixel_system(products, state, look, low(rig(3), "cpu"), basis, Layout(8, 1, 2))
+        backend.pixel_system(products, state, appearance, low(rig(3), "cpu"), basis, Layout(8, 1, 2))
 
 
 @needs_c
 def test_any_number_of_threads_gives_the_same_bits() -> None:
     state, views, backend = as_float(bent("waves", 40, 25)), low(rigs(3, 40, False), "cpu"), cpu.CBackend()
-    products, look = low(random_products(40, 3, 25), "cpu"), low(random_look(40, 3, 25), "cpu")
+    products, appearance = low(random_products(40, 3, 25), "cpu"), low(random_appearance(40, 3, 25), "cpu")
     basis = spline_basis(25, 10, torch.float32, "cpu")
     threads = torch.get_num_threads()
     found = []
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            system = backend.pixel_system(products, state, look, views, basis, Layout(10, 3, 3))
+            system = backend.pixel_system(products, state, appearance, views, basis, Layout(10, 3, 3))
             step = backend.solve(system, torch.full((40,), 0.1))
             pixels = backend.project(views, state.points, None)
             found.append((system.hessian, system.gradient, step, pixels))

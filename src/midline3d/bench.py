@@ -152,10 +152,9 @@ def step_seconds(work: Work, steps: int, reference: bool = False) -> float:
     settings, clip = work.settings, work.beginning.clip
     adam = replace(settings.adam, steps=steps, theta=0.0, settled=0.0, patience=10**6)
     taper = PaperTaper(settings.curve.vertices, adam.sigma_min, adam.iota_min)
-    body = Reference() if reference else None
-    descent = Descent(
-        work.views, taper, settings.losses, clip.plain_bounds(), adam, settings.pixels.cutoff, previous=None, body=body
-    )
+    renderer = Reference() if reference else None
+    bounds, cutoff = clip.plain_bounds(), settings.pixels.cutoff
+    descent = Descent(work.views, taper, settings.losses, bounds, adam, cutoff, renderer=renderer)
     sigma = torch.full_like(work.state.sigma, SIGMA)
     state = replace(work.state, sigma=sigma, iota=work.state.iota / clip.contrast)
     return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device, runs=3) / steps
@@ -322,7 +321,7 @@ def peak_megabytes(device: torch.device) -> float | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
     try:
-        import resource  # not on Windows
+        import resource  # not on Patches
     except ImportError:
         return None
     unit = 1 if sys.platform == "darwin" else 1024

@@ -128,8 +128,8 @@ def refinement_jacobian(
     depth = in_camera[..., 2:]
     focal = cameras.focal[:, :, None]
     plane = in_camera[..., :2] / depth
-    moved = -skew(arm)
-    turned = (moved[..., :2, :] - plane[..., None] * moved[..., 2:, :]) * (focal / depth)[..., None]
+    sweep = -skew(arm)
+    turned = (sweep[..., :2, :] - plane[..., None] * sweep[..., 2:, :]) * (focal / depth)[..., None]
     grown = focal * (plane - (at[..., :2] / at[..., 2:])[:, :, None])
     return torch.cat([turned, grown[..., None]], -1)
 

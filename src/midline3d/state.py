@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from midline3d import curve
-from midline3d.appearance import ViewLook
+from midline3d.appearance import ViewAppearance
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -61,8 +61,8 @@ class FrameState:
     def vertices(self) -> int:
         return self.points.shape[1]
 
-    def moved(self, offset: Float[Tensor, "batch 3"]) -> FrameState:
-        """The same curves told from another origin: `offset` mm are added to every point."""
+    def translated(self, offset: Float[Tensor, "batch 3"]) -> FrameState:
+        """The same curves seen from another origin: `offset` mm are added to every point."""
         return replace(self, points=self.points + offset[:, None])
 
     def rebuilt(self, start: Int[Tensor, " batch"]) -> FrameState:
@@ -88,8 +88,8 @@ class FrameState:
         )
 
     @property
-    def view_look(self) -> ViewLook:
-        return ViewLook(self.sigma, self.iota, self.defocus)
+    def view_appearance(self) -> ViewAppearance:
+        return ViewAppearance(self.sigma, self.iota, self.defocus)
 
     def middle(self) -> Int[Tensor, " batch"]:
         return torch.full((len(self),), self.vertices // 2, device=self.points.device)
@@ -101,8 +101,8 @@ class FrameState:
         points, frames = self.points.clone(), self.frames.clone()
         points[rows, middle] = self.points[rows, middle + by]
         frames[rows, middle] = self.frames[rows, middle + by]
-        moved = replace(self, points=points, frames=frames, curvature=curve.shifted(self.curvature, by))
-        return moved.rebuilt(middle)
+        along = replace(self, points=points, frames=frames, curvature=curve.shifted(self.curvature, by))
+        return along.rebuilt(middle)
 
     def reversed(self) -> FrameState:
         """The same animal with head and tail exchanged."""

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from midline3d.appearance import Look, Profile
+from midline3d.appearance import BlobAppearance, Profile
 from midline3d.cameras import scale
 from midline3d.fitting.damping import Damping
 from midline3d.fitting.pins import Pins, pin_energy, with_pins
@@ -18,7 +18,7 @@ from midline3d.settings import SecondOrderSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, where
 
-MOST_LOG_LENGTH, MOST_LOG_LOOK = 0.1, 0.3
+MOST_LOG_LENGTH, MOST_LOG_APPEARANCE = 0.1, 0.3
 """What one step may change at most in the logarithms of the length and of the views' sigma, iota and rho."""
 
 
@@ -38,9 +38,9 @@ class Problem:
     weights: SecondOrderSettings
     bounds: Bounds
     anchor: FrameState
-    """What the temporal terms pull towards: the frame before."""
+    """The frame before, which the temporal terms hold the state to."""
     pins: Pins | None = None
-    """Places that the midline was told to run through."""
+    """Places that the midline has to run through."""
     backend: Backend | None = None
     """Who does the sums; none: the fastest."""
 
@@ -64,7 +64,7 @@ class Problem:
 
     @cached_property
     def limits(self) -> StepLimits:
-        return StepLimits(MOST_LOG_LENGTH, MOST_LOG_LOOK, self.bounds)
+        return StepLimits(MOST_LOG_LENGTH, MOST_LOG_APPEARANCE, self.bounds)
 
     @cached_property
     def prior_hessian(self) -> Float[Tensor, "unknown unknown"]:
@@ -79,7 +79,7 @@ class Evaluation:
     """A state held against the images."""
 
     state: FrameState
-    look: Look
+    appearance: BlobAppearance
     products: Products
     energy: Float[Tensor, " batch"]
     terms: dict[str, Float[Tensor, " batch"]]
@@ -101,21 +101,22 @@ class Fit:
 
 def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     """Draws the states, and sums what the images and the priors say of them."""
-    look, blobs = _drawn(problem, state)
+    appearance, blobs = _drawn(problem, state)
     pixels = products(blobs, problem.views.images, problem.objective)
     sums = problem.kernels.energy(problem.prior, state, pixels.loss)
     energy, named = sums.total, dict(zip(TERMS, sums.terms.unbind(), strict=True))
     if problem.pins is not None:
         named["pins"] = pin_energy(problem.pins, problem.views.cameras, state)
         energy = energy + named["pins"]
-    return Evaluation(state, look, pixels, energy, named, sums.prior_gradient)
+    return Evaluation(state, appearance, pixels, energy, named, sums.prior_gradient)
 
 
-def _drawn(problem: Problem, state: FrameState) -> tuple[Look, Blobs]:
-    """How the states look in the problem's views, and the blobs that they are drawn by."""
+def _drawn(problem: Problem, state: FrameState) -> tuple[BlobAppearance, Blobs]:
+    """The states' appearance in the problem's views, and the blobs that they are drawn by."""
     kernels, cameras = problem.kernels, problem.views.cameras
-    look = kernels.look(problem.taper, state.view_look, kernels.optics(cameras, state.points, state.frames[..., 0]))
-    return look, look.blobs(kernels.project(cameras, state.points, state.shift), state.rho)
+    optics = kernels.optics(cameras, state.points, state.frames[..., 0])
+    appearance = kernels.appearance(problem.taper, state.view_appearance, optics)
+    return appearance, appearance.blobs(kernels.project(cameras, state.points, state.shift), state.rho)
 
 
 def normal_equations(problem: Problem, at: Evaluation) -> System:
@@ -123,7 +124,7 @@ def normal_equations(problem: Problem, at: Evaluation) -> System:
     cameras, weight, sums = problem.views.cameras, problem.weights.pixels, at.products
     if problem.pins is not None:
         sums = with_pins(sums, problem.pins, cameras, at.state, weight)
-    system = problem.kernels.pixel_system(sums, at.state, at.look, cameras, problem.basis, problem.layout)
+    system = problem.kernels.pixel_system(sums, at.state, at.appearance, cameras, problem.basis, problem.layout)
     return System(
         torch.add(problem.prior_hessian, system.hessian, alpha=weight),
         torch.add(at.prior_gradient, system.gradient, alpha=weight),
@@ -183,12 +184,12 @@ def chosen(choice: Bool[Tensor, " batch"], first: Evaluation, second: Evaluation
     def pick(one: Tensor, other: Tensor) -> Tensor:
         return torch.where(choice.view(-1, *[1] * (one.ndim - 1)), one, other)
 
-    def record(one: Look | Products, other: Look | Products) -> dict[str, Tensor]:
+    def record(one: BlobAppearance | Products, other: BlobAppearance | Products) -> dict[str, Tensor]:
         return {item.name: pick(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)}
 
     return Evaluation(
         state=where(choice, first.state, second.state),
-        look=Look(**record(first.look, second.look)),
+        appearance=BlobAppearance(**record(first.appearance, second.appearance)),
         products=Products(**record(first.products, second.products)),
         energy=pick(first.energy, second.energy),
         terms={name: pick(first.terms[name], second.terms[name]) for name in first.terms},

@@ -37,7 +37,7 @@ static const field curve_fields[] = {AT(batch) AT(vertices) AT(loose) AT(positio
     AT(start) AT(points) AT(frames) END};
 #undef RECORD
 #define RECORD steps
-static const field step_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(longest_log) AT(look_log) AT(circles)
+static const field step_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(longest_log) AT(appearance_log) AT(circles)
     AT(defocus_most) AT(length_low) AT(length_high) AT(sigma_low) AT(sigma_high) AT(iota_low) AT(iota_high)
     AT(rho_low) AT(rho_high) AT(step) AT(basis) AT(points) AT(frames) AT(curvature) AT(length) AT(shift) AT(sigma)
     AT(iota) AT(rho) AT(defocus) AT(new_points) AT(new_frames) AT(new_curvature) AT(new_length) AT(new_shift)

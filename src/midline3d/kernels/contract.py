@@ -1,6 +1,6 @@
 """What every backend does: the sums of a second-order step, each of which is an equation of the core.
 
-A step integrates curves, projects them, asks how they look, sums energies and normal equations, solves these and takes
+A step integrates curves, projects them, tapers their blobs, sums energies and normal equations, solves these and takes
 the step. Torch, C and Triton each do all of it; which of them does is chosen once for a problem (`select_backend`), by
 its device and dtype. `reference.TorchBackend` says what is meant: the others are compared with it in float64, and
 inherit from it what is not worth a kernel of their own. None but the reference has gradients.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from midline3d.appearance import Look, Optics, Profile, ViewLook
+from midline3d.appearance import BlobAppearance, Optics, Profile, ViewAppearance
 from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
@@ -26,7 +26,7 @@ class Prior:
     """What holds a frame beside its pixels: its bending, and its change since the frame before. Both are quadratic."""
 
     anchor: FrameState
-    """What the temporal terms pull towards: the frame before."""
+    """The frame before, which the temporal terms hold the state to."""
     stiffness: Float[Tensor, "vertex both"]
     """Q of the curvature's energy sum(K' Q K), by the vertices and, behind them, by the nodes."""
     keeping: Float[Tensor, " kept"]
@@ -61,7 +61,7 @@ class StepLimits:
     """What one step may change at most, and what no parameter may leave."""
 
     log_length: float
-    log_look: float
+    log_appearance: float
     """Of the views' sigma, iota and rho."""
     bounds: Bounds
 
@@ -104,8 +104,8 @@ class Backend(Protocol):
         """Light's way through the body and depths: `appearance.optics`."""
         ...
 
-    def look(self, profile: Profile, view: ViewLook, optics: Optics) -> Look:
-        """sigma-bar and iota-bar of every blob and their derivatives: `appearance.Profile.look`."""
+    def appearance(self, profile: Profile, view: ViewAppearance, optics: Optics) -> BlobAppearance:
+        """sigma-bar and iota-bar of every blob and their derivatives: `appearance.Profile.apply`."""
         ...
 
     def energy(self, prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"]) -> Energy:
@@ -113,7 +113,13 @@ class Backend(Protocol):
         ...
 
     def pixel_system(
-        self, products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
+        self,
+        products: Products,
+        state: FrameState,
+        appearance: BlobAppearance,
+        cameras: Cameras,
+        basis: Basis,
+        layout: Layout,
     ) -> System:
         """The pixels' normal equations for all unknowns of every frame: `normal.pixel_system`."""
         ...

@@ -1,6 +1,6 @@
 """The C backend: a call for each sum of a step, where torch needs hundreds (see _backend.h).
 
-What C does not do (optics, looks, energies: a few products of whole tensors each) is the reference's.
+What C does not do (optics, appearance, energies: a few products of whole tensors each) is the reference's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from midline3d.appearance import Look
+from midline3d.appearance import BlobAppearance
 from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
@@ -45,7 +45,7 @@ RECORDS = {
     "integrate": _record("batch vertices loose", "", "position frame curvature length start points frames"),
     "take_step": _record(
         f"batch vertices {_LAYOUT}",
-        "longest_log look_log circles defocus_most "
+        "longest_log appearance_log circles defocus_most "
         "length_low length_high sigma_low sigma_high iota_low iota_high rho_low rho_high",
         "step basis " + " ".join(_STATE) + " " + " ".join(f"new_{name}" for name in _STATE),
     ),
@@ -115,7 +115,13 @@ class CBackend(TorchBackend):
         return out
 
     def pixel_system(
-        self, products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
+        self,
+        products: Products,
+        state: FrameState,
+        appearance: BlobAppearance,
+        cameras: Cameras,
+        basis: Basis,
+        layout: Layout,
     ) -> System:
         batch, vertices, _ = state.points.shape
         numbers, rig = _rig(cameras, batch)
@@ -126,7 +132,7 @@ class CBackend(TorchBackend):
         views = (batch, layout.cameras, vertices)
         wanted = [(products.gram, (*views, 5, 5)), (products.slope, (*views, 5)), (state.points, (batch, vertices, 3))]
         wanted += [(state.frames, (batch, vertices, 3, 3)), (basis.segments, (vertices - 1, layout.nodes))]
-        wanted += [(look.by_view, (*views, 2, 3)), (state.rho, views[:2])]
+        wanted += [(appearance.by_view, (*views, 2, 3)), (state.rho, views[:2])]
         made = [state.points.new_empty(batch, layout.count, layout.count), state.points.new_empty(batch, layout.count)]
         sizes = [batch, vertices, *_places(layout), numbers[2]]
         self._run("pixel_system", batch, sizes, [*rig, *_fitting(wanted), *made])
@@ -160,7 +166,7 @@ class CBackend(TorchBackend):
         wanted = [(step, (batch, layout.count)), (matrix, (vertices, layout.nodes)), *old]
         made = [step.new_empty(shape) for _, shape in old]
         sizes = [batch, vertices, *_places(layout)]
-        numbers = (limits.log_length, limits.log_look, *_limits(limits.bounds))
+        numbers = (limits.log_length, limits.log_appearance, *_limits(limits.bounds))
         self._run("take_step", batch, sizes, [*_fitting(wanted), *made], numbers)
         return FrameState(**dict(zip(_STATE, made, strict=True)))
 

@@ -126,7 +126,7 @@ static int integrate_curves(const void *record, int64_t from, int64_t to) {
 typedef struct {
     int64_t batch, vertices;
     layouts layout;
-    double longest_log, look_log; /* the most that a step may change log length, and log sigma, iota and rho */
+    double longest_log, appearance_log; /* the most that a step may change log length, and log sigma, iota and rho */
     double circles, defocus_most, length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high;
     const float *step, *basis, *points, *frames, *curvature, *length, *shift, *sigma, *iota, *rho, *defocus;
     float *new_points, *new_frames, *new_curvature, *new_length, *new_shift, *new_sigma, *new_iota, *new_rho,
@@ -182,9 +182,9 @@ static int take_steps(const void *record, int64_t from, int64_t to) {
         for (int64_t i = 0; i < l->axes; i++)
             s->new_shift[l->axes * b + i] = s->shift[l->axes * b + i] + step[l->shift + i];
         const int64_t view = cameras * b;
-        grown(s->sigma + view, step + l->sigma, s->look_log, s->sigma_low, s->sigma_high, cameras, s->new_sigma + view);
-        grown(s->iota + view, step + l->iota, s->look_log, s->iota_low, s->iota_high, cameras, s->new_iota + view);
-        grown(s->rho + view, step + l->rho, s->look_log, s->rho_low, s->rho_high, cameras, s->new_rho + view);
+        grown(s->sigma + view, step + l->sigma, s->appearance_log, s->sigma_low, s->sigma_high, cameras, s->new_sigma + view);
+        grown(s->iota + view, step + l->iota, s->appearance_log, s->iota_low, s->iota_high, cameras, s->new_iota + view);
+        grown(s->rho + view, step + l->rho, s->appearance_log, s->rho_low, s->rho_high, cameras, s->new_rho + view);
         for (int64_t i = 0; i < cameras; i++)
             s->new_defocus[view + i] =
                 (float)within((double)s->defocus[view + i] + step[l->defocus + i], -s->defocus_most, s->defocus_most);

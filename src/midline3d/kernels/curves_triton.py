@@ -108,7 +108,7 @@ def integrate_curve(
     c = tl.where(reached, 1 - h / 2 + h * h / 24 - h * h * h / 720, 1.0)
     qw, qx, qy, qz = tl.associative_scan((c, s * x, s * y, s * z), 0, _hamilton)
     r00, r01, r02, r10, r11, r12, r20, r21, r22 = _matrix(qw, qx, qy, qz)
-    # A chord is told in the frame that its segment starts with: this vertex's, less the segment's own rotation.
+    # A chord is given in the frame that its segment starts with: this vertex's, less the segment's own rotation.
     ow, ox, oy, oz = _hamilton(qw, qx, qy, qz, c, -s * x, -s * y, -s * z)
     o00, o01, o02, o10, o11, o12, o20, o21, o22 = _matrix(ow, ox, oy, oz)
     unit = tl.where(reached, tl.load(length + b).to(tl.float64) / (vertices - 1), 0.0)
@@ -166,7 +166,7 @@ def take_step(
     step, basis, points, frames, curvature, length, shift, sigma, iota, rho, defocus,
     place, frame, new_curvature, new_length, new_shift, new_sigma, new_iota, new_rho, new_defocus,
     points_row, frames_row, curvature_row, length_row, shift_row, sigma_row, iota_row, rho_row, defocus_row,
-    longest_log, look_log, limit, defocus_most,
+    longest_log, appearance_log, limit, defocus_most,
     length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high,
     layout, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
@@ -221,11 +221,11 @@ def take_step(
     at = step + tl.load(layout + LENGTH)
     _grown(length, length_row, at, longest_log, length_low, length_high, new_length, b, 1, 1)
     at = step + tl.load(layout + SIGMA)
-    _grown(sigma, sigma_row, at, look_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
+    _grown(sigma, sigma_row, at, appearance_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
     at = step + tl.load(layout + IOTA)
-    _grown(iota, iota_row, at, look_log, iota_low, iota_high, new_iota, b, cameras, FEW)
+    _grown(iota, iota_row, at, appearance_log, iota_low, iota_high, new_iota, b, cameras, FEW)
     at = step + tl.load(layout + RHO)
-    _grown(rho, rho_row, at, look_log, rho_low, rho_high, new_rho, b, cameras, FEW)
+    _grown(rho, rho_row, at, appearance_log, rho_low, rho_high, new_rho, b, cameras, FEW)
     i = tl.arange(0, FEW)
     focus = wide(defocus + b * defocus_row + i, i < cameras) + wide(step + tl.load(layout + DEFOCUS) + i, i < cameras)
     tl.store(new_defocus + b * cameras + i, within(focus, -defocus_most, defocus_most).to(tl.float32), mask=i < cameras)

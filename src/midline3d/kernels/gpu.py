@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from midline3d.appearance import CAP, LONGEST, Look, Optics, Profile, Shape, ViewLook, hats
+from midline3d.appearance import CAP, LONGEST, BlobAppearance, Optics, Profile, Shape, ViewAppearance, hats
 from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
@@ -21,7 +21,7 @@ from midline3d.kernels.curves_triton import integrate_curve, take_step
 from midline3d.kernels.layout import Layout
 from midline3d.kernels.reference import TorchBackend, bending
 from midline3d.kernels.systems_triton import couple_blobs, derive_places, multiply_places, sum_energy
-from midline3d.kernels.views_triton import look_view, project_view, see_view
+from midline3d.kernels.views_triton import optics_view, project_view, taper_view
 from midline3d.rendering import Products
 from midline3d.shapes import Float, Int, Tensor
 from midline3d.state import FrameState
@@ -65,7 +65,7 @@ class TritonBackend(TorchBackend):
         with _on(step):
             take_step[(batch,)](
                 step.contiguous(), basis.matrix, *old, place, frame, *made.values(), *rows,
-                limits.log_length, limits.log_look, 2 * torch.pi * bounds.circles, bounds.defocus,
+                limits.log_length, limits.log_appearance, 2 * torch.pi * bounds.circles, bounds.defocus,
                 *bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho, _places(layout, step.device),
                 vertices, nodes, cameras, axes,
                 _padded(vertices), _padded(nodes), _padded(max(axes, cameras), 1), num_warps=8,
@@ -98,25 +98,25 @@ class TritonBackend(TorchBackend):
         (places,), row = _rows(points)
         made = [points.new_empty(batch, cameras.count, vertices) for _ in range(2)]
         with _on(points):
-            see_view[(batch, cameras.count)](
+            optics_view[(batch, cameras.count)](
                 *views, places, tangents, *made, *row, *tangents.stride(), own, LONGEST, vertices, cameras.count,
                 _padded(vertices),
             )  # fmt: skip
         return Optics(*made)
 
-    def look(self, profile: Profile, view: ViewLook, optics: Optics) -> Look:
+    def appearance(self, profile: Profile, view: ViewAppearance, optics: Optics) -> BlobAppearance:
         batch, cameras, vertices = optics.stretch.shape
-        looks, rows = _rows(view.sigma, view.iota, view.defocus)
+        own, rows = _rows(view.sigma, view.iota, view.defocus)
         shape = [getattr(profile.shape, item.name).contiguous() for item in fields(Shape)]
         matrix = hats(vertices, profile.sharp.dtype, profile.sharp.device)
         made = [optics.stretch.new_empty(batch, cameras, vertices, *more) for more in ((), (), (2, 3))]
         with _on(profile.sharp):
-            look_view[(batch, cameras)](
-                *looks, optics.stretch.contiguous(), optics.beyond.contiguous(), profile.sharp.contiguous(),
+            taper_view[(batch, cameras)](
+                *own, optics.stretch.contiguous(), optics.beyond.contiguous(), profile.sharp.contiguous(),
                 profile.length.contiguous(), *shape, matrix, *made, *rows, int(profile.sharp.ndim == 2),
                 profile.floor, CAP, vertices, cameras, matrix.shape[1], _padded(vertices), _padded(matrix.shape[1], 1),
             )  # fmt: skip
-        return Look(*made)
+        return BlobAppearance(*made)
 
     def energy(self, prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"]) -> Energy:
         slope = bending(prior, state)
@@ -137,7 +137,13 @@ class TritonBackend(TorchBackend):
         return Energy(total, terms, gradient)
 
     def pixel_system(
-        self, products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
+        self,
+        products: Products,
+        state: FrameState,
+        appearance: BlobAppearance,
+        cameras: Cameras,
+        basis: Basis,
+        layout: Layout,
     ) -> System:
         batch, vertices = len(state), state.vertices
         own, views = _rig(cameras, ("focal", "distortion", "rotation", "translation"), batch)
@@ -154,7 +160,7 @@ class TritonBackend(TorchBackend):
             )  # fmt: skip
             couple_blobs[(batch,)](
                 *views, cameras.shift_basis.contiguous(), products.gram.contiguous(), products.slope.contiguous(), at,
-                look.by_view.contiguous(), wide, spatial, coupling, hessian, gradient, at_row, wide_row, own,
+                appearance.by_view.contiguous(), wide, spatial, coupling, hessian, gradient, at_row, wide_row, own,
                 vertices, layout.cameras, layout.axes, shape, padded, _padded(others + 1), num_warps=8, num_stages=1,
             )  # fmt: skip
             multiply_places[(batch, -(-shape // _TILE), -(-(count + 1) // _TILE))](

@@ -48,21 +48,21 @@ class Layout:
         return slice(self.shape_count, self.shape_count + self.axes)
 
     @property
-    def look(self) -> slice:
+    def appearance(self) -> slice:
         """log sigma, log iota, defocus, log rho, each for all views."""
         return slice(self.shift.stop, self.shift.stop + 4 * self.cameras)
 
     @property
     def kept(self) -> slice:
-        """What is held to the frame before: log length, shifts and looks."""
+        """What is held to the frame before: log length, shifts and appearance."""
         return slice(self.length, self.count)
 
     @property
     def count(self) -> int:
-        return self.look.stop
+        return self.appearance.stop
 
     def places(self) -> tuple[int, ...]:
         """The numbers of `PLACES`."""
-        views = [self.look.start + kind * self.cameras for kind in range(4)]
+        views = [self.appearance.start + kind * self.cameras for kind in range(4)]
         first = (self.move.start, self.turn.start, self.bend.start, self.length, self.shift.start)
         return (*first, *views, self.count)

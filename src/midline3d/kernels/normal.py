@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from midline3d.appearance import Look
+from midline3d.appearance import BlobAppearance
 from midline3d.cameras import Cameras, projection_jacobian
 from midline3d.kernels.basis import Basis
 from midline3d.kernels.contract import System
@@ -55,16 +55,16 @@ def _bend_derivatives(
     return turned - sums[:, :, 1]
 
 
-def shift_and_look_derivatives(
-    state: FrameState, look: Look, cameras: Cameras, layout: Layout
+def shift_and_appearance_derivatives(
+    state: FrameState, appearance: BlobAppearance, cameras: Cameras, layout: Layout
 ) -> Float[Tensor, "batch camera vertex 5 unknown"]:
     """d(u, v, sigma, iota, rho) of every blob by the shifts and by the views' log sigma, log iota, defocus, log rho."""
-    batch, count, vertices = look.sigma.shape
+    batch, count, vertices = appearance.sigma.shape
     axes = layout.axes
-    out = look.sigma.new_zeros(batch, count, vertices, 5, axes + 4 * count)
+    out = appearance.sigma.new_zeros(batch, count, vertices, 5, axes + 4 * count)
     out[..., :2, :axes] = cameras.shift_basis[:, None]
     for view in range(count):
-        out[:, view, :, 2:4, axes + view : axes + 3 * count : count] = look.by_view[:, view]
+        out[:, view, :, 2:4, axes + view : axes + 3 * count : count] = appearance.by_view[:, view]
         out[:, view, :, 4, axes + 3 * count + view] = state.rho[:, view, None]
     return out
 
@@ -84,12 +84,12 @@ def assemble(
     batch, _, count = gram.shape[:3]
     seen = jacobian.shape[-2]
     spatial = (jacobian.mT @ (gram[..., :seen, :seen] @ jacobian)).sum(1)
-    pull = (jacobian.mT @ slope[..., :seen, None]).sum(1)
+    place_slope = (jacobian.mT @ slope[..., :seen, None]).sum(1)
     pushed = gram @ others
     crossing = _over_views(jacobian).mT @ _over_views(pushed[..., :seen, :])
     flat = places.reshape(batch, places.shape[2] * count, -1)
     # One product for the shape's own block, its coupling to the others, and its gradient.
-    right = torch.cat([(spatial @ places).reshape_as(flat), crossing.flatten(1, 2), pull.flatten(1, 2)], -1)
+    right = torch.cat([(spatial @ places).reshape_as(flat), crossing.flatten(1, 2), place_slope.flatten(1, 2)], -1)
     left = flat.mT @ right
     own = places.shape[-1]
     tall = others.flatten(1, 3)
@@ -109,12 +109,12 @@ def _over_views(values: Float[Tensor, "batch camera vertex number any"]) -> Floa
 
 
 def pixel_system(
-    products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
+    products: Products, state: FrameState, appearance: BlobAppearance, cameras: Cameras, basis: Basis, layout: Layout
 ) -> System:
     """The pixels' normal equations for all unknowns of every frame."""
     return assemble(
         products,
         vertex_derivatives(state, basis),
         projection_jacobian(cameras, state.points),
-        shift_and_look_derivatives(state, look, cameras, layout),
+        shift_and_appearance_derivatives(state, appearance, cameras, layout),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from midline3d import curve
-from midline3d.appearance import Look, Optics, Profile, ViewLook, optics
+from midline3d.appearance import BlobAppearance, Optics, Profile, ViewAppearance, optics
 from midline3d.cameras import Cameras, project
 from midline3d.curve import Curve
 from midline3d.kernels import normal
@@ -38,11 +38,11 @@ def energy(prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"
 
 
 def _change(before: FrameState, state: FrameState) -> Float[Tensor, "batch kept"]:
-    """What has changed since the anchor, in the layout's order: log length, shift, log looks (defocus from 0)."""
+    """What has changed since the anchor, in the order of `Layout.kept`; the defocus counts from 0."""
     views = state.sigma.shape[1]
     ratio = _sizes(state) / _sizes(before)
-    log_length, look, rho = ratio.log().split([1, 2 * views, views], 1)
-    return torch.cat([log_length, state.shift - before.shift, look, state.defocus, rho], 1)
+    log_length, appearance, rho = ratio.log().split([1, 2 * views, views], 1)
+    return torch.cat([log_length, state.shift - before.shift, appearance, state.defocus, rho], 1)
 
 
 def _sizes(state: FrameState) -> Float[Tensor, "batch size"]:
@@ -70,8 +70,8 @@ def take_step(
     frame = state.frames[:, middle]
     turn = (frame[..., 1:] @ step[:, layout.turn, None]).squeeze(-1)
     bend = basis.matrix @ step[:, layout.bend].unflatten(1, (2, -1)).mT
-    sigma, iota, defocus, rho = step[:, layout.look].unflatten(1, (4, -1)).unbind(1)
-    longest, most = limits.log_length, limits.log_look
+    sigma, iota, defocus, rho = step[:, layout.appearance].unflatten(1, (4, -1)).unbind(1)
+    longest, most = limits.log_length, limits.log_appearance
     there = replace(
         state,
         curvature=state.curvature + bend,
@@ -122,16 +122,22 @@ class TorchBackend:
     ) -> Optics:
         return optics(cameras, points, tangents)
 
-    def look(self, profile: Profile, view: ViewLook, optics: Optics) -> Look:
-        return profile.look(view, optics)
+    def appearance(self, profile: Profile, view: ViewAppearance, optics: Optics) -> BlobAppearance:
+        return profile.apply(view, optics)
 
     def energy(self, prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"]) -> Energy:
         return energy(prior, state, losses)
 
     def pixel_system(
-        self, products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
+        self,
+        products: Products,
+        state: FrameState,
+        appearance: BlobAppearance,
+        cameras: Cameras,
+        basis: Basis,
+        layout: Layout,
     ) -> System:
-        return normal.pixel_system(products, state, look, cameras, basis, layout)
+        return normal.pixel_system(products, state, appearance, cameras, basis, layout)
 
     def solve(self, system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "batch unknown"]:
         return solve(system, damping)

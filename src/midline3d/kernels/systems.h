@@ -19,8 +19,8 @@ typedef struct {
     double *corner, *rest;        /* (others, others) and (others) */
     double *axis, *moment;        /* (3, bends): sums of S a and S (a x pivot), from the middle to the vertex */
     double *place, *pushed;       /* (3, bends): D and G D */
-    double *right;                /* (3, width): G times the dense part of D, coupling, pull */
-    double *ways;                 /* (camera, 2, axes): the shifts' directions */
+    double *right;                /* (3, width): G times the dense part of D, coupling, slope */
+    double *directions;           /* (camera, 2, axes): the shifts' directions */
     const int64_t *span;          /* of each segment, its first node and that after its last */
 } sums;
 
@@ -28,7 +28,7 @@ static inline void widen(const float *RESTRICT values, int64_t count, double *RE
     for (int64_t i = 0; i < count; i++) out[i] = values[i];
 }
 
-/* What vertex n's blobs give in all views: its 3 x 3 matrix, its coupling to the others and its pull; and the others' own
+/* What vertex n's blobs give in all views: its 3 x 3 matrix, its coupling to the others and its slope; and the others' own
    part. A blob's sigma, iota and rho depend on its own view's unknowns and its place on the shifts alone. */
 static void add_blobs(const systems *s, const sums *t, const camera *rig, int64_t b, int64_t n, double *spatial) {
     const int64_t axes = s->layout.axes, cameras = s->layout.cameras;
@@ -36,9 +36,9 @@ static void add_blobs(const systems *s, const sums *t, const camera *rig, int64_
     memset(spatial, 0, 9 * sizeof(double));
     for (int64_t view = 0; view < cameras; view++) {
         const int64_t blob = (cameras * b + view) * s->vertices + n;
-        const double *way = t->ways + 2 * axes * view, rho = s->rho[cameras * b + view];
-        double A[25], slope[5], look[6], J[6], AJ[6];
-        widen(s->gram + 25 * blob, 25, A), widen(s->slope + 5 * blob, 5, slope), widen(s->by_view + 6 * blob, 6, look);
+        const double *direction = t->directions + 2 * axes * view, rho = s->rho[cameras * b + view];
+        double A[25], slope[5], by_view[6], J[6], AJ[6];
+        widen(s->gram + 25 * blob, 25, A), widen(s->slope + 5 * blob, 5, slope), widen(s->by_view + 6 * blob, 6, by_view);
         projection_jacobian(rig + view, s->points + 3 * (s->vertices * b + n), J);
         for (int i = 0; i < 2; i++)
             for (int j = 0; j < 3; j++) AJ[3 * i + j] = A[5 * i] * J[j] + A[5 * i + 1] * J[3 + j];
@@ -51,9 +51,9 @@ static void add_blobs(const systems *s, const sums *t, const camera *rig, int64_
             double push[5], near, far;
             int first; /* which of the five numbers this unknown moves: this and the next, or rho alone */
             if (q < 0)
-                first = 0, near = way[one], far = way[axes + one];
+                first = 0, near = direction[one], far = direction[axes + one];
             else if (q < 3)
-                first = 2, near = look[q], far = look[3 + q];
+                first = 2, near = by_view[q], far = by_view[3 + q];
             else
                 first = 4, near = rho, far = 0;
             const int next = first < 4 ? first + 1 : first;
@@ -61,8 +61,8 @@ static void add_blobs(const systems *s, const sums *t, const camera *rig, int64_
             for (int i = 0; i < 3; i++) t->right[i * t->width + DENSE + column] += J[i] * push[0] + J[3 + i] * push[1];
             t->rest[column] += near * slope[first] + far * slope[next];
             double *row = t->corner + t->others * column;
-            for (int64_t a = 0; a < axes; a++) row[a] += way[a] * push[0] + way[axes + a] * push[1];
-            for (int64_t p = 0; p < 3; p++) row[axes + p * cameras + view] += look[p] * push[2] + look[3 + p] * push[3];
+            for (int64_t a = 0; a < axes; a++) row[a] += direction[a] * push[0] + direction[axes + a] * push[1];
+            for (int64_t p = 0; p < 3; p++) row[axes + p * cameras + view] += by_view[p] * push[2] + by_view[3 + p] * push[3];
             row[axes + 3 * cameras + view] += rho * push[4];
         }
     }
@@ -83,17 +83,17 @@ static void add_segment(const systems *s, const sums *t, int64_t b, int64_t m, d
     const double half = side / (2 * (double)(s->vertices - 1));
     double pivot[3], axis[3], moment[3];
     for (int i = 0; i < 3; i++) pivot[i] = ((double)p[i] + p[3 + i]) / 2 - middle[i];
-    for (int way = 0; way < 2; way++) {
+    for (int direction = 0; direction < 2; direction++) {
         /* Bending towards M1 is a turn about M2, bending towards M2 one about -M1. */
         for (int i = 0; i < 3; i++) {
-            const int column = 3 * i + 2 - way;
-            axis[i] = ((double)f[column] + f[9 + column]) * (way ? -half : half);
+            const int column = 3 * i + 2 - direction;
+            axis[i] = ((double)f[column] + f[9 + column]) * (direction ? -half : half);
         }
         cross(axis, pivot, moment);
         for (int64_t j = t->span[2 * m]; j < t->span[2 * m + 1]; j++)
             for (int i = 0; i < 3; i++) {
-                t->axis[i * bends + 2 * j + way] += row[j] * axis[i];
-                t->moment[i * bends + 2 * j + way] += row[j] * moment[i];
+                t->axis[i * bends + 2 * j + direction] += row[j] * axis[i];
+                t->moment[i * bends + 2 * j + direction] += row[j] * moment[i];
             }
     }
 }
@@ -141,10 +141,10 @@ static int64_t place_of(const layouts *l, int64_t index) {
     return l->bend + (index - DENSE) % 2 * l->nodes + (index - DENSE) / 2;
 }
 
-/* Where one of the others does: a shift, or a kind of look of a view. */
+/* Where one of the others does: a shift, or a view's sigma, iota, defocus or rho. */
 static int64_t place_of_other(const layouts *l, int64_t index) {
-    const int64_t looks[] = {l->sigma, l->iota, l->defocus, l->rho}, look = index - l->axes;
-    return look < 0 ? l->shift + index : looks[look / l->cameras] + look % l->cameras;
+    const int64_t first[] = {l->sigma, l->iota, l->defocus, l->rho}, later = index - l->axes;
+    return later < 0 ? l->shift + index : first[later / l->cameras] + later % l->cameras;
 }
 
 static void write_system(const systems *s, const sums *t, int64_t b) {
@@ -210,8 +210,8 @@ static int add_systems(const void *record, int64_t from, int64_t to) {
         t.mixed = room, t.bent = t.mixed + mixed, t.corner = t.bent + bent, t.rest = t.corner + corner;
         t.axis = t.rest + t.others, t.moment = t.axis + 3 * t.bends, t.place = t.moment + 3 * t.bends;
         t.pushed = t.place + 3 * t.bends, t.right = t.pushed + 3 * t.bends, t.span = span;
-        t.ways = t.right + 3 * t.width;
-        widen(s->rig.shift_basis, 2 * cameras * axes, t.ways);
+        t.directions = t.right + 3 * t.width;
+        widen(s->rig.shift_basis, 2 * cameras * axes, t.directions);
         find_spans(s, span);
     }
     for (int64_t b = from; b < to && !error; b++) {

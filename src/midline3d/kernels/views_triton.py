@@ -1,4 +1,4 @@
-"""Image points, optics and looks in Triton: one program for each view of each frame."""
+"""Image points, optics and appearance in Triton: one program for each view of each frame."""
 
 from typing import no_type_check
 
@@ -54,7 +54,7 @@ def project_view(
 
 @triton.jit
 @no_type_check
-def see_view(
+def optics_view(
     rotation, translation, points, tangents, stretch, beyond, points_row, tangents_row, between, along_axis,
     own, longest, vertices, cameras, PADDED: tl.constexpr,
 ):  # fmt: skip
@@ -85,13 +85,13 @@ def _end(place, share, bluntness):
 
 @triton.jit
 @no_type_check
-def look_view(
+def taper_view(
     sigma, iota, defocus, stretch, beyond, sharp, length,
     head_share, head_bluntness, tail_share, tail_bluntness, head_opacity, tail_opacity, depth, tissue, hats,
     out_sigma, out_iota, by_view, sigma_row, iota_row, defocus_row, own, floor, cap, vertices, cameras, knots,
     PADDED: tl.constexpr, KNOTS: tl.constexpr,
 ):  # fmt: skip
-    """`appearance.Profile.look`: a program for each view of each frame."""
+    """`appearance.Profile.apply`: a program for each view of each frame."""
     b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
     mine = own * b
     n = tl.arange(0, PADDED)

@@ -193,7 +193,7 @@ class Batch:
         size = self._anchor.shape[1]
         # The anchor is still the frame before, told where the last one was.
         here, before = (
-            self._unpacked(state[rows]).moved(film.offset[frame]) for state in (self._kept[:, :size], self._anchor)
+            self._unpacked(state[rows]).translated(film.offset[frame]) for state in (self._kept[:, :size], self._anchor)
         )
         start, images = self._start(rows, frame, here, before)
         self._images[target] = images

@@ -194,7 +194,7 @@ def _further(state: FrameState) -> FrameState:
     moves = [torch.tensor([by], device=state.points.device) for by in (-3 * few, -few, few, 3 * few)]
     straighter = [replace(state, curvature=state.curvature * share).rebuilt(state.middle()) for share in (0.8, 0.5)]
     # The crop lies around where the animal was located, wherever it was before.
-    centred = state.moved(-state.points.mean(1))
+    centred = state.translated(-state.points.mean(1))
     return merged([*(state.shifted(by) for by in moves), *straighter, centred, centred.reversed()])
 
 
@@ -243,7 +243,7 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
     place, last = states[-1]
     here = clip.carried(last, place, frame)
     if abs(frame - place) != 1:
-        return [here, here.moved(-here.points.mean(1))]
+        return [here, here.translated(-here.points.mean(1))]
     if len(states) < 2 or abs(place - states[-2][0]) != 1:
         return [here]
     before = clip.carried(states[-2][1], states[-2][0], frame)
