@@ -168,7 +168,8 @@ class Maker:
 
 
 LIMITS = {
-    "longest_log": 0.2, "appearance_log": 0.3, "circles": 3.0, "defocus_most": 8.0, "length_low": 0.3, "length_high": 3.0,
+    "longest_log": 0.2, "appearance_log": 0.3, "circles": 3.0, "defocus_most": 8.0,
+    "length_low": 0.3, "length_high": 3.0,
     "sigma_low": 0.5, "sigma_high": 25.0, "iota_low": 0.01, "iota_high": 30.0, "rho_low": 0.6, "rho_high": 6.0,
 }  # fmt: skip
 CENTRES = {
