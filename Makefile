@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := python -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/$(PIP) -c constraints.txt
-SOURCES := pyproject.toml constraints.txt setup.py $(wildcard src/midline3d/*.[ch] src/midline3d/rendering/*.[ch])
+SOURCES := pyproject.toml constraints.txt setup.py $(wildcard src/midline3d/*.[ch] src/midline3d/kernels/*.[ch] src/midline3d/rendering/*.[ch])
 # Where the versions of packages show: files of every kind, arrays, pictures, the command line, one whole run.
 OLDEST := test_cli test_store test_synth test_recording test_calibration test_curve test_tracking
 SANITIZED := build/sanitized
@@ -43,7 +43,7 @@ sanitize: $(VENV)/ready-test
 	  $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	PYTHONPATH=$(SANITIZED)/src ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$(gcc -print-file-name=libasan.so):$$(gcc -print-file-name=libubsan.so) \
-	  $(BIN)/python -m pytest -p no:cacheprovider tests/test_compiled.py tests/test_rendering.py
+	  $(BIN)/python -m pytest -p no:cacheprovider tests/test_kernels.py tests/test_rendering.py
 
 test-oldest: $(VENV)-oldest/ready
 	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile $(OLDEST:%=tests/%.py)

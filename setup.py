@@ -48,7 +48,10 @@ def library(name: str, *sources: str) -> Extension:
 setup(
     ext_modules=[
         library("rendering._kernel", "rendering/_kernel.c"),
-        library("_chain", "_chain.c", "_chain_avx2.c", "_chain_avx512.c"),
+        library(
+            "kernels._backend",
+            *(f"kernels/{name}.c" for name in ("_backend", "_backend_avx2", "_backend_avx512")),
+        ),
     ],
     cmdclass={"build_ext": BuildLibraries},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -1,4 +1,4 @@
-"""Checks and times the Triton body on a GPU, and prints one short table last.
+"""Checks and times the Triton renderer on a GPU, and prints one short table last.
 
     PYTHONPATH=src python3 benchmarks/gpu_kernels.py [results.json] [--tiny]
 
@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 import triton
 
-from midline3d.rendering import Blobs, Objective, Reference, Rendering, Windows, reach
+from midline3d.rendering import Blobs, Objective, Patches, Reference, Rendering, reach
 from midline3d.rendering.gpu import Triton
 
 TINY = "--tiny" in sys.argv
@@ -90,14 +90,14 @@ def upstream_of(blobs: Blobs, images: torch.Tensor) -> Rendering:
     return Rendering(torch.sin(9 * images), torch.cos(blobs.centre[..., 0]), torch.sin(blobs.centre[..., 1]))
 
 
-def calls(body: Triton | Windows, batch: int) -> dict[str, Callable[[], object]]:
+def calls(renderer: Triton | Patches, batch: int) -> dict[str, Callable[[], object]]:
     blobs, images = worms(batch)
-    _, owner = body.forward(blobs, images, CUTOFF)
+    _, owner = renderer.forward(blobs, images, CUTOFF)
     upstream = upstream_of(blobs, images)
     return {
-        "forward": lambda: body.forward(blobs, images, CUTOFF),
-        "backward": lambda: body.backward(blobs, images, owner, upstream, CUTOFF),
-        "products": lambda: body.products(blobs, images, OBJECTIVE),
+        "forward": lambda: renderer.forward(blobs, images, CUTOFF),
+        "backward": lambda: renderer.backward(blobs, images, owner, upstream, CUTOFF),
+        "products": lambda: renderer.products(blobs, images, OBJECTIVE),
     }
 
 
@@ -169,23 +169,23 @@ def parity() -> None:
         gradient = truth.backward(*exact, owner, upstream, CUTOFF)
         normal = truth.products(*exact, OBJECTIVE)
         plain = truth.products(*exact, Objective(CUTOFF))
-        for name, body, (blobs, images) in (
+        for name, renderer, (blobs, images) in (
             ("Triton float32", Triton(), rounded),
             ("Triton float64", Triton(), exact),
-            ("Windows float32", Windows(), rounded),
+            ("Patches float32", Patches(), rounded),
         ):
-            rendering, owned = body.forward(blobs, images, CUTOFF)
+            rendering, owned = renderer.forward(blobs, images, CUTOFF)
             compared(f"{name} forward", rendering, expected)
             differ = int((owned != owner).sum())
             print(f"{name} owners that differ: {differ} of {owner.numel()}")
             parts = Rendering(*(part.to(images.dtype) for part in vars(upstream).values()))
-            got = body.backward(blobs, images, owner, parts, CUTOFF)
+            got = renderer.backward(blobs, images, owner, parts, CUTOFF)
             for column, symbol in enumerate(("u", "v", "sigma", "iota", "rho")):
                 error = float((got - gradient)[..., column].norm() / gradient[..., column].norm())
                 results.setdefault("errors", {})[f"{name} backward {symbol}"] = {"norm": error}
                 print(f"{name} backward {symbol}: {error:.1e}")
-            compared(f"{name} products", body.products(blobs, images, OBJECTIVE), normal)
-            compared(f"{name} products, plain", body.products(blobs, images, Objective(CUTOFF)), plain)
+            compared(f"{name} products", renderer.products(blobs, images, OBJECTIVE), normal)
+            compared(f"{name} products, plain", renderer.products(blobs, images, Objective(CUTOFF)), plain)
     largest = max(e["norm"] for key, e in results["errors"].items() if key.startswith("Triton float32"))
     table.append(f"largest relative error of Triton float32 against the float64 reference: {largest:.1e}")
 
@@ -223,10 +223,10 @@ def times() -> None:
 
 def portable() -> None:
     for batch in BATCHES[:2]:
-        for name, call in calls(Windows(), batch).items():
+        for name, call in calls(Patches(), batch).items():
             plain = launched_us(call, inner=2, outer=3)
             results.setdefault("windows", []).append({"batch": batch, "call": name, "launch_us": plain})
-            table.append(f"Windows, batch {batch:3d}  {name:8s} {plain:10.1f} us")
+            table.append(f"Patches, batch {batch:3d}  {name:8s} {plain:10.1f} us")
 
 
 def kernels() -> None:
@@ -255,23 +255,23 @@ def tuning() -> None:
         work = worms(batch)
         tiles = [replace(Triton(), tile=tile, tile_warps=warps) for tile, warps in TILES]
         blocks = [replace(Triton(), block=b, blob_warps=w) for b, w in BLOCKS]
-        for kind, bodies in (("tile", tiles), ("block", blocks)):
+        for kind, renderers in (("tile", tiles), ("block", blocks)):
             found = []
-            for body in bodies[:2] if TINY else bodies:
+            for renderer in renderers[:2] if TINY else renderers:
                 if time.perf_counter() - start > TUNING_LIMIT_S:
                     print("tuning stopped at its time limit")
                     break
                 try:
-                    spent = replayed_us(partial(body.products, *work, OBJECTIVE))
+                    spent = replayed_us(partial(renderer.products, *work, OBJECTIVE))
                 except Exception as error:
-                    print(body, "failed:", error)
+                    print(renderer, "failed:", error)
                     continue
-                found.append((spent, body))
-                results.setdefault("tuning", []).append({"batch": batch, "body": repr(body), "us": spent})
-                print(f"batch {batch:3d} {spent:9.1f} us  {body}", flush=True)
+                found.append((spent, renderer))
+                results.setdefault("tuning", []).append({"batch": batch, "renderer": repr(renderer), "us": spent})
+                print(f"batch {batch:3d} {spent:9.1f} us  {renderer}", flush=True)
             found.sort(key=lambda pair: pair[0])
-            for spent, body in found[:3]:
-                table.append(f"best {kind}, batch {batch:3d}: {spent:9.1f} us  {body}")
+            for spent, renderer in found[:3]:
+                table.append(f"best {kind}, batch {batch:3d}: {spent:9.1f} us  {renderer}")
 
 
 def objectives() -> None:

@@ -26,10 +26,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from midline3d import bench, compiled, fused
+from midline3d import bench
 from midline3d.bench import drawn_clip, midline_error, pixels_of, run_batch
 from midline3d.evaluate import distance_to_polyline
-from midline3d.fitting.second_order import Fit, evaluate, moved, normal_equations, solve
+from midline3d.fitting import second_order
+from midline3d.fitting.second_order import Fit, evaluate, normal_equations, take_step
+from midline3d.kernels import TorchBackend, select_backend
 from midline3d.rendering import Reference, products, reach
 from midline3d.settings import JudgingSettings, Settings
 from midline3d.state import FrameState, merged
@@ -97,7 +99,7 @@ def clip_of(seed: int) -> bytes | str:
 
 
 def clips() -> None:
-    if not compiled.takes(torch.zeros(1)):
+    if type(select_backend("cpu", torch.float32)) is TorchBackend:
         say("the compiled functions are missing: run `python3 setup.py build_ext --inplace` first")
     cores = 2 if TINY else os.cpu_count() or 1
     with multiprocessing.get_context("spawn").Pool(cores) as pool:
@@ -142,7 +144,7 @@ def varied(batch: Batch) -> None:
 # --- the same answer --------------------------------------------------------------------------------------------------
 
 
-def fused_parity() -> None:
+def backend_parity() -> None:
     """Every function of a step on the device against float64 on the CPU; what cannot run is not used further on."""
     batch = Batch(sequences(2 if TINY else 8), DEVICE)
     with torch.no_grad():
@@ -152,18 +154,18 @@ def fused_parity() -> None:
         at = evaluate(problem, state)
         system = normal_equations(problem, at)
         step = torch.randn(len(state), problem.layout.count, device=DEVICE) * 1e-2
-        there = moved(problem, state, step)
+        there = take_step(problem, state, step)
         right_problem = as_double(problem)
         right = evaluate_double(right_problem, as_double(state))
         exact = normal_equations(right_problem, right)
-        onward = moved(right_problem, as_double(state), step.double().cpu())
+        onward = take_step(right_problem, as_double(state), step.double().cpu())
     size = torch.diagonal(exact.hessian, dim1=1, dim2=2).sqrt()
     hessian = (system.hessian.double().cpu() - exact.hessian) / size[:, :, None] / size[:, None]
     gradient = (system.gradient.double().cpu() - exact.gradient) / size
     rows = {
         "energy": relative(at.energy, right.energy),
-        "sigma": relative(at.look.sigma, right.look.sigma),
-        "iota": relative(at.look.iota, right.look.iota),
+        "sigma": relative(at.appearance.sigma, right.appearance.sigma),
+        "iota": relative(at.appearance.iota, right.appearance.iota),
         "gram": relative(at.products.gram, right.products.gram),
         "slope": relative(at.products.slope, right.products.slope),
         "points after a step": relative(there.points, onward.points),
@@ -178,8 +180,6 @@ def fused_parity() -> None:
 def evaluate_double(problem, state):
     """`evaluate` with the reference renderer."""
     from unittest.mock import patch
-
-    from midline3d.fitting import second_order
 
     def slowly(blobs, images, objective):
         return products(blobs, images, objective, Reference())
@@ -368,7 +368,7 @@ def window_evaluations(batch: Batch) -> float:
     """Pixels inside the blobs' reach of all slots, each of which a tick's products evaluate at least once."""
     problem = batch.problem
     at = evaluate(problem, batch._unpacked(batch._kept[:-1]))
-    radius = reach(at.look.sigma, at.state.rho, problem.objective.cutoff)
+    radius = reach(at.appearance.sigma, at.state.rho, problem.objective.cutoff)
     return float((2 * radius + 1).square().sum())
 
 
@@ -416,14 +416,14 @@ def parts() -> None:
         problem = batch.problem
         at = evaluate(problem, batch._unpacked(batch._kept[:-1]))
         system = normal_equations(problem, at)
-        step = solve(system, batch.damping)
+        step = problem.kernels.solve(system, batch.damping)
         nobody = torch.zeros_like(batch.waiting)
         measured = {
             "tick": milliseconds(batch.tick),
             "evaluate": milliseconds(lambda p=problem, a=at: evaluate(p, a.state)),
             "normal equations": milliseconds(lambda p=problem, a=at: normal_equations(p, a)),
-            "solve": milliseconds(lambda s=system, b=batch: solve(s, b.damping)),
-            "step": milliseconds(lambda p=problem, a=at, s=step: moved(p, a.state, s)),
+            "solve": milliseconds(lambda p=problem, s=system, b=batch: p.kernels.solve(s, b.damping)),
+            "step": milliseconds(lambda p=problem, a=at, s=step: take_step(p, a.state, s)),
             "write": milliseconds(lambda b=batch, n=nobody: b._write(n)),
             "next frame": milliseconds(lambda b=batch: b._renew()),
         }
@@ -460,17 +460,17 @@ def kernels() -> None:
         results.setdefault("kernels", []).append({"slots": slots, "count": count, "us": total, "names": names})
 
 
-def unfused() -> None:
-    """One slot by plain torch, as it was before: what the fused functions save."""
+def plain_torch() -> None:
+    """One slot by plain torch: what the Triton backend saves."""
     if DEVICE.type != "cuda":
         return
-    kept = fused.takes
-    fused.takes = lambda *_: False
+    kept = second_order.select_backend
+    second_order.select_backend = lambda *_: TorchBackend()
     try:
         seconds, ticks, _ = run_batch(FrameSequence.directions(begun[0])[:1], DEVICE)
         say(f"one slot by plain torch: {1e3 * seconds / ticks:.3f} ms a tick")
     finally:
-        fused.takes = kept
+        second_order.select_backend = kept
 
 
 def command() -> None:
@@ -480,18 +480,18 @@ def command() -> None:
 
 
 def probe() -> None:
-    """If the fused functions do not run here, everything goes by plain torch: half a table is better than none."""
+    """If the Triton backend does not run here, everything goes by plain torch: half a table is better than none."""
     try:
         onward = FrameSequence.directions(begun[0])[0]
         run_batch([replace(onward, frames=onward.frames[:2])], DEVICE)
     except Exception:
         traceback.print_exc()
-        say("the fused functions FAILED: all that follows goes by plain torch")
-        fused.takes = lambda *_: False
+        say("the Triton backend FAILED: all that follows goes by plain torch")
+        second_order.select_backend = lambda *_: TorchBackend()
 
 
 def main() -> None:
-    for run in (clips, probe, fused_parity, alone, batches, recordings, parity, parts, kernels, unfused, command):
+    for run in (clips, probe, backend_parity, alone, batches, recordings, parity, parts, kernels, plain_torch, command):
         section(run)
         save()
     print("=" * 100)

@@ -11,5 +11,5 @@ torch.set_num_threads(THREADS)
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the processes that tests start
     os.environ.setdefault(name, str(THREADS))
 # The core alone: modules at the rim are handed wrong things on purpose, and have to say so themselves.
-CORE = ["curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "fitting"]
+CORE = ["curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "kernels", "fitting"]
 install_import_hook([f"midline3d.{name}" for name in CORE], "beartype.beartype")

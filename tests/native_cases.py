@@ -15,10 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d import compiled
+from midline3d.kernels import Layout
+from midline3d.kernels import cpu as backend
+from midline3d.kernels.layout import PLACES
 from midline3d.rendering import cpu
 
-FUNCTIONS = tuple(compiled._RECORDS)
+FUNCTIONS = tuple(backend.RECORDS)
 JOBS = ("forward", "backward", "products")
 ODD = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e-30, 1e6, 1e18, -1e18, 1e30, -1e38, np.inf, -np.inf, np.nan)
 """Numbers that nobody means, each of which has broken something somewhere."""
@@ -28,7 +30,7 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Case:
-    """One call: of a function of the chain, or a job of the renderer."""
+    """One call: of a function of the backend, or a job of the renderer."""
 
     name: str
     sizes: Sizes
@@ -40,13 +42,13 @@ class Case:
     doubles: bool = False
 
     @property
-    def is_chain(self) -> bool:
+    def is_backend(self) -> bool:
         return self.name in FUNCTIONS
 
     def encoded(self, most: int) -> bytes:
-        """For the driver; `most` as in `compiled._WIDEST`."""
-        if self.is_chain:
-            record = compiled._RECORDS[self.name](**self.sizes, **self.numbers)
+        """For the driver; `most` as in `CBackend.widest`."""
+        if self.is_backend:
+            record = backend.RECORDS[self.name](**self.sizes, **self.numbers)
             which, end = FUNCTIONS.index(self.name), self.sizes["batch"]
         else:
             record = cpu._Scene(job=JOBS.index(self.name), **self.sizes, **self.numbers)
@@ -77,6 +79,15 @@ def decode(cases: Sequence[Case], path: Path) -> list[tuple[int, dict[str, Array
     return found
 
 
+def with_places(name: str, sizes: Sizes) -> Sizes:
+    """Sizes with the places of the unknowns that go with them, where the function has any."""
+    if name == "solve":
+        return sizes
+    layout = Layout(sizes["nodes"], sizes["axes"], sizes["cameras"])
+    places = {**vars(layout), **dict(zip(PLACES, layout.places(), strict=True))}
+    return {**sizes, **{f"layout_{place}": value for place, value in places.items()}}
+
+
 class Maker:
     """Draws cases; the same seed gives the same."""
 
@@ -84,17 +95,18 @@ class Maker:
         """`odd`: share of numbers that are replaced by one of `ODD`."""
         self._random, self._odd = np.random.default_rng(seed), odd
 
-    def chain(self, name: str, sizes: Sizes) -> Case:
-        """A call of one of the chain's functions; what of `sizes` its record does not have is left out."""
-        record = compiled._RECORDS[name]
+    def call(self, name: str, sizes: Sizes) -> Case:
+        """A call of one of the backend's functions; what of `sizes` its record does not have is left out."""
+        record = backend.RECORDS[name]
         fields = [(field, kind) for field, kind in record._fields_]
+        sizes = with_places(name, sizes)
         own = {field: sizes[field] for field, kind in fields if kind is ctypes.c_int64}
         numbers = {field: LIMITS[field] for field, kind in fields if kind is ctypes.c_double}
         arrays: dict[str, Array] = {}
         given = {field for field, kind in fields if kind is ctypes.c_void_p} - self._left_out(name)
         for field, kind in fields:
             if kind is ctypes.c_void_p and field in given:
-                arrays[field] = self._chain_array(name, field, sizes)
+                arrays[field] = self._call_array(name, field, sizes)
         return Case(name, own, numbers, arrays, tuple(field for field in arrays if field in RESULTS[name]))
 
     def _left_out(self, name: str) -> set[str]:
@@ -103,7 +115,7 @@ class Maker:
             return set() if self._random.random() < 0.5 else {"shift"}
         return set()
 
-    def _chain_array(self, name: str, field: str, sizes: Sizes) -> Array:
+    def _call_array(self, name: str, field: str, sizes: Sizes) -> Array:
         count = _count(name, field, sizes)
         if field == "start":
             span = max(1, sizes["vertices"])
@@ -156,7 +168,8 @@ class Maker:
 
 
 LIMITS = {
-    "longest_log": 0.2, "look_log": 0.3, "circles": 3.0, "defocus_most": 8.0, "length_low": 0.3, "length_high": 3.0,
+    "longest_log": 0.2, "appearance_log": 0.3, "circles": 3.0, "defocus_most": 8.0,
+    "length_low": 0.3, "length_high": 3.0,
     "sigma_low": 0.5, "sigma_high": 25.0, "iota_low": 0.01, "iota_high": 30.0, "rho_low": 0.6, "rho_high": 6.0,
 }  # fmt: skip
 CENTRES = {
@@ -168,9 +181,9 @@ CENTRES = {
 UNIFORM = {"centre": (-0.2, 1.2), "sigma": (0.8, 4.0), "iota": (0.3, 0.9), "rho": (0.8, 2.0), "up_image": (-1.0, 1.0)}
 RESULTS: dict[str, tuple[str, ...]] = {
     "integrate": ("points", "frames"),
-    "moved": tuple(f"new_{name}" for name in compiled._STATE),
+    "take_step": tuple(f"new_{name}" for name in backend._STATE),
     "project": ("pixels",),
-    "system": ("hessian", "gradient"),
+    "pixel_system": ("hessian", "gradient"),
     "solve": ("step",),
 }
 _BLOBS = ("centre", "sigma", "iota", "rho", "images")
@@ -183,11 +196,11 @@ SCENES = {
 
 
 def _count(name: str, field: str, sizes: Sizes) -> int:
-    """Numbers in an array of the chain."""
+    """Numbers in an array of the backend."""
     s = {key: max(0, value) for key, value in sizes.items()}
     batch, vertices, cameras, axes, nodes = (s[key] for key in ("batch", "vertices", "cameras", "axes", "nodes"))
     rig, blobs, field = cameras * (batch if s["own"] else 1), batch * cameras * vertices, field.removeprefix("new_")
-    unknowns = 6 + 2 * nodes + axes + 4 * cameras
+    unknowns = Layout(nodes, axes, cameras).count
     if name == "solve":
         return batch * {"hessian": s["count"] ** 2, "damping": 1}.get(field, s["count"])
     counts = {
@@ -208,21 +221,21 @@ FAINT = 1e-6
 
 
 def plausible(maker: Maker) -> tuple[list[Case], list[Case]]:
-    """Calls such as the package makes: of the chain, and of the renderer in float32 and float64."""
+    """Calls such as the package makes: of the backend, and of the renderer in float32 and float64."""
     sizes = {"batch": 2, "vertices": 31, "cameras": 3, "axes": 3, "nodes": 9, "loose": 0, "own": 1}
-    chain = [maker.chain(name, {**sizes, "count": 37}) for name in FUNCTIONS for _ in range(3)]
+    calls = [maker.call(name, {**sizes, "count": 37}) for name in FUNCTIONS for _ in range(3)]
     scenes = [
         maker.scene(job, {"views": 2, "vertices": blobs, "height": height, "width": width}, doubles, FAINT)
         for job in JOBS
         for doubles in (False, True)
         for blobs, height, width in ((12, 40, 40), (7, 37, 53), (1, 5, 3), (40, 30, 17), (5, 1, 64))
     ]
-    return chain, scenes
+    return calls, scenes
 
 
 def odd(maker: Maker, count: int) -> tuple[list[Case], list[Case]]:
     """`count` calls of every entry point with sizes that are 0, 1 or odd and numbers that nobody means."""
-    few, chain, scenes = (0, 1, 1, 2, 3), list[Case](), list[Case]()
+    few, calls, scenes = (0, 1, 1, 2, 3), list[Case](), list[Case]()
     for _ in range(count):
         for name in FUNCTIONS:
             sizes = {key: maker.some(few) for key in ("batch", "cameras", "axes", "loose")}
@@ -231,19 +244,19 @@ def odd(maker: Maker, count: int) -> tuple[list[Case], list[Case]]:
                 "own": maker.some((0, 1)),
                 "count": maker.some((0, 1, 2, 7)),
             }
-            chain.append(maker.chain(name, sizes))
+            calls.append(maker.call(name, sizes))
         for job in JOBS:
             side = (0, 0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
             sizes = {"views": maker.some(few), "vertices": maker.some((0, 1, 2, 5, 9))}
             sizes |= {"height": maker.some(side), "width": maker.some(side)}
             scenes.append(maker.scene(job, sizes, bool(maker.some((0, 1)))))
-    return chain, scenes
+    return calls, scenes
 
 
 def impossible() -> tuple[list[Case], list[Case]]:
     """Sizes that have to be refused before anything is touched: the arrays are empty."""
     nothing = np.zeros(0, np.float32)
-    chain, scenes = [], []
+    calls, scenes = [], []
     fine = {
         "batch": 1,
         "vertices": 5,
@@ -255,16 +268,23 @@ def impossible() -> tuple[list[Case], list[Case]]:
         "count": 3,
     }
     for name in FUNCTIONS:
-        record = compiled._RECORDS[name]
+        record = backend.RECORDS[name]
         own = [field for field, kind in record._fields_ if kind is ctypes.c_int64]
         arrays = {field: nothing for field, kind in record._fields_ if kind is ctypes.c_void_p}
         numbers = {field: LIMITS[field] for field, kind in record._fields_ if kind is ctypes.c_double}
-        for field in {"vertices", "cameras", "axes", "nodes", "count"} & set(own):
+        right = with_places(name, fine)
+        for field in {
+            "vertices",
+            "cameras",
+            "axes",
+            "count",
+            *(f"layout_{place}" for place in ("nodes", *PLACES)),
+        } & set(own):
             for wrong in (-1, -(2**62), 2**31, 2**62):
-                chain.append(Case(name, {**{key: fine[key] for key in own}, field: wrong}, numbers, arrays, ()))
+                calls.append(Case(name, {**{key: right[key] for key in own}, field: wrong}, numbers, arrays, ()))
     for job in JOBS:
         for field in ("views", "vertices", "height", "width"):
             for wrong in (-1, -(2**62), 2**31, 2**62):
                 sizes = {"views": 1, "vertices": 2, "height": 3, "width": 4, field: wrong}
                 scenes.append(Case(job, sizes, {"cutoff": 3e-3, "robust": 0.2}, {}, ()))
-    return chain, scenes
+    return calls, scenes

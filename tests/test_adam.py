@@ -24,8 +24,8 @@ def descent(truth: FrameState, steps: int, blank: bool = False, **changes: float
     cameras = rig(3, SIZE, 30.0).to(torch.float32)
     images = torch.zeros(len(truth), 3, SIZE, SIZE)
     if not blank:
-        look = TAPER.look(truth.view_look, optics(cameras, truth.points, truth.frames[..., 0]))
-        images = render(look.blobs(project(cameras, truth.points, truth.shift), truth.rho), images, 1e-3).image
+        appearance = TAPER.apply(truth.view_appearance, optics(cameras, truth.points, truth.frames[..., 0]))
+        images = render(appearance.blobs(project(cameras, truth.points, truth.shift), truth.rho), images, 1e-3).image
     settings = replace(AdamSettings(), steps=steps, **changes)
     return Descent(Views(images, cameras), TAPER, LossWeights(), BOUNDS, settings, 1e-3)
 

@@ -7,7 +7,17 @@ import torch
 from scenes import relative, rig, worm
 from torch import Tensor
 
-from midline3d.appearance import Look, Optics, PaperTaper, Profile, Shape, Taper, ViewLook, optics, shape_derivatives
+from midline3d.appearance import (
+    BlobAppearance,
+    Optics,
+    PaperTaper,
+    Profile,
+    Shape,
+    Taper,
+    ViewAppearance,
+    optics,
+    shape_derivatives,
+)
 from midline3d.fitting.body import Body, average_body
 from midline3d.settings import Settings
 
@@ -21,9 +31,9 @@ def flat(batch: int = 1) -> Optics:
     return Optics(even, 0 * even)
 
 
-def views(sigma: float = 3.0, iota: float = 0.8, defocus: float = 0.0, batch: int = 1) -> ViewLook:
+def views(sigma: float = 3.0, iota: float = 0.8, defocus: float = 0.0, batch: int = 1) -> ViewAppearance:
     even = torch.ones(batch, C, dtype=DOUBLE)
-    return ViewLook(sigma * even, iota * even, defocus * even)
+    return ViewAppearance(sigma * even, iota * even, defocus * even)
 
 
 def profile(lopsided: bool = True) -> Taper:
@@ -39,8 +49,8 @@ def tapers() -> list[Taper]:
 
 
 def test_the_papers_taper() -> None:
-    look = PaperTaper(51, 1.5, 0.15).look(views(), Optics(*torch.ones(2, 1, C, 51, dtype=DOUBLE)))
-    for values, least, most in ((look.sigma[0, 0], 1.5, 3.0), (look.iota[0, 0], 0.15, 0.8)):
+    appearance = PaperTaper(51, 1.5, 0.15).apply(views(), Optics(*torch.ones(2, 1, C, 51, dtype=DOUBLE)))
+    for values, least, most in ((appearance.sigma[0, 0], 1.5, 3.0), (appearance.iota[0, 0], 0.15, 0.8)):
         assert values[0].item() == pytest.approx(least) and values[-1].item() == pytest.approx(least)
         assert values[10:41].tolist() == pytest.approx([most] * 31)
         assert values[:11].tolist() == pytest.approx([least + (most - least) * n / 10 for n in range(11)])
@@ -48,20 +58,20 @@ def test_the_papers_taper() -> None:
 
 
 def test_a_view_thinner_than_the_minimum_keeps_its_own() -> None:
-    look = PaperTaper(N, 1.5, 0.15).look(views(sigma=1.0, iota=0.1), flat())
-    assert look.sigma.unique().tolist() == [1.0] and look.iota.unique().tolist() == pytest.approx([0.1])
+    appearance = PaperTaper(N, 1.5, 0.15).apply(views(sigma=1.0, iota=0.1), flat())
+    assert appearance.sigma.unique().tolist() == [1.0] and appearance.iota.unique().tolist() == pytest.approx([0.1])
 
 
 def test_the_animals_own_taper() -> None:
-    look = profile(lopsided=False).look(views(), flat())
+    appearance = profile(lopsided=False).apply(views(), flat())
     middle = N // 2
     # The body's middle has the view's own width and brightness; tips are thinner and fainter; both ends alike.
-    assert look.sigma[0, :, middle].tolist() == pytest.approx([3.0] * C, rel=1e-2)
-    assert look.iota[0, :, middle].tolist() == pytest.approx([0.8] * C, rel=1e-2)
-    assert (look.sigma[..., [0, -1]] < look.sigma[..., [middle]]).all()
-    assert (look.iota[..., [0, -1]] < 0.3 * look.iota[..., [middle]]).all()
+    assert appearance.sigma[0, :, middle].tolist() == pytest.approx([3.0] * C, rel=1e-2)
+    assert appearance.iota[0, :, middle].tolist() == pytest.approx([0.8] * C, rel=1e-2)
+    assert (appearance.sigma[..., [0, -1]] < appearance.sigma[..., [middle]]).all()
+    assert (appearance.iota[..., [0, -1]] < 0.3 * appearance.iota[..., [middle]]).all()
     tail = N - 1 - N // 10
-    assert (look.sigma[..., N // 10] > look.sigma[..., tail]).all(), "the head is the blunter end"
+    assert (appearance.sigma[..., N // 10] > appearance.sigma[..., tail]).all(), "the head is the blunter end"
 
 
 def test_the_same_worm_read_from_either_end() -> None:
@@ -69,19 +79,19 @@ def test_the_same_worm_read_from_either_end() -> None:
     shape = replace(body.shape, head_share=torch.tensor(0.1).double(), tail_opacity=torch.tensor(1.4).double())
     shape = replace(shape, tissue=torch.linspace(-0.2, 0.3, len(shape.tissue)).double())
     scales = torch.tensor([40.0, 41.0, 39.0], dtype=DOUBLE)
-    there = replace(body, shape=shape).profile(N, scales, 0.5).look(views(), flat())
+    there = replace(body, shape=shape).profile(N, scales, 0.5).apply(views(), flat())
     turned = {
         name.replace("head", "tail") if "head" in name else name.replace("tail", "head"): value
         for name, value in vars(shape).items()
     }
     turned["tissue"] = shape.tissue.flip(0)
-    back = replace(body, shape=Shape(**turned)).profile(N, scales, 0.5).look(views(), flat())
+    back = replace(body, shape=Shape(**turned)).profile(N, scales, 0.5).apply(views(), flat())
     assert torch.allclose(there.sigma, back.sigma.flip(-1)) and torch.allclose(there.iota, back.iota.flip(-1))
 
 
 def test_blur_spreads_the_light_and_keeps_it() -> None:
     """Out of focus a part is wider and fainter; what it takes away, sigma times iota across it, hardly changes."""
-    sharp, blurred = (profile().look(views(sigma=sigma), flat()) for sigma in (2.0, 6.0))
+    sharp, blurred = (profile().apply(views(sigma=sigma), flat()) for sigma in (2.0, 6.0))
     assert (blurred.sigma > sharp.sigma).all()
     ratio = (blurred.sigma * blurred.iota) / (sharp.sigma * sharp.iota)
     inner = slice(N // 3, 2 * N // 3)
@@ -95,14 +105,16 @@ def test_derivatives_by_view(kind: int, sigma: float) -> None:
     seen = optics(cameras, state.points, state.frames[..., 0])
     base = views(sigma=sigma, iota=0.8, defocus=0.6)
 
-    def look(values: Tensor) -> Tensor:
-        view = ViewLook(base.sigma * values[:, 0].exp(), base.iota * values[:, 1].exp(), base.defocus + values[:, 2])
-        there: Look = taper.look(view, seen)
+    def appearance(values: Tensor) -> Tensor:
+        view = ViewAppearance(
+            base.sigma * values[:, 0].exp(), base.iota * values[:, 1].exp(), base.defocus + values[:, 2]
+        )
+        there: BlobAppearance = taper.apply(view, seen)
         return torch.stack([there.sigma[0], there.iota[0]], -1)
 
-    slopes = torch.autograd.functional.jacobian(look, torch.zeros(C, 3, dtype=DOUBLE))
+    slopes = torch.autograd.functional.jacobian(appearance, torch.zeros(C, 3, dtype=DOUBLE))
     own = torch.stack([slopes[c, :, :, c] for c in range(C)])
-    found = taper.look(base, seen).by_view[0]
+    found = taper.apply(base, seen).by_view[0]
     inner = slice(N // 4, N // 2)
     assert relative(found[:, inner], own[:, inner]) < 1e-9
     # How far blur moves the last visible part of a tip is held fixed within a step.
@@ -131,18 +143,20 @@ def test_looks_by_the_bodys_numbers() -> None:
     numbers = average_body(Settings().body, torch.tensor(1.1, dtype=DOUBLE)).numbers()
     numbers = numbers + 0.1 * noise(len(numbers))
     scales = torch.tensor([100.0, 110.0, 90.0], dtype=DOUBLE)
-    view = ViewLook(torch.tensor([[2.5, 4.0, 1.0], [3.0, 2.2, 5.0]], dtype=DOUBLE), noise(2, C).exp(), 3 * noise(2, C))
+    view = ViewAppearance(
+        torch.tensor([[2.5, 4.0, 1.0], [3.0, 2.2, 5.0]], dtype=DOUBLE), noise(2, C).exp(), 3 * noise(2, C)
+    )
     seen = Optics(1 + noise(2, C, N).abs(), 0.2 * noise(2, C, N))
 
     def taper(values: Tensor) -> Profile:
         return Body.of(values).profile(N, scales, 0.5)
 
-    def look(values: Tensor) -> Tensor:
-        there = taper(values).look(view, seen)
+    def appearance(values: Tensor) -> Tensor:
+        there = taper(values).apply(view, seen)
         return torch.stack([there.sigma, there.iota], -1)
 
     found = shape_derivatives(taper(numbers), view, seen)
     assert found.shape[-1] == len(numbers) - 1
     for number, move in enumerate(1e-6 * torch.eye(len(numbers), dtype=DOUBLE)[:-1]):
-        right = (look(numbers + move) - look(numbers - move)) / 2e-6
+        right = (appearance(numbers + move) - appearance(numbers - move)) / 2e-6
         assert torch.allclose(found[..., number], right, atol=1e-7), number

@@ -12,7 +12,7 @@ import midline3d
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(midline3d.__file__).parent
 ORDER = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.M)
-CORE = ("curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "fitting")
+CORE = ("curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "kernels", "fitting")
 
 
 def imports() -> list[tuple[str, str]]:
@@ -97,8 +97,8 @@ import importlib, pkgutil, midline3d
 for name in {CORE!r}:
     module = importlib.import_module(f"midline3d.{{name}}")
     for part in pkgutil.iter_modules(getattr(module, "__path__", [])):
-        if part.name.startswith("gpu") or part.name == "_kernel":
-            continue  # Triton, where there is a GPU; the compiled library is no Python module
+        if part.name.startswith("gpu") or part.name.endswith("_triton") or part.name in ("_kernel", "_backend"):
+            continue  # Triton, where there is a GPU; the compiled libraries are no Python modules
         importlib.import_module(f"midline3d.{{name}}.{{part.name}}")
 """)
 

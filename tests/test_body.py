@@ -11,9 +11,9 @@ from midline3d.appearance import optics
 from midline3d.cameras import project
 from midline3d.fitting import body as learning
 from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, average_body, learn
-from midline3d.fitting.normal import spline_basis
-from midline3d.fitting.second_order import Problem, moved, rendered
+from midline3d.fitting.second_order import Problem, rendered, take_step
 from midline3d.fitting.views import Views
+from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
@@ -45,14 +45,14 @@ class Scene:
             anchor=self.state,
         )
         other = replace(self.state, iota=1.2 * self.state.iota, sigma=1.1 * self.state.sigma)
-        images = rendered(self.problem, other.moved(torch.full((FRAMES, 3), 0.03, dtype=DOUBLE)))
+        images = rendered(self.problem, other.translated(torch.full((FRAMES, 3), 0.03, dtype=DOUBLE)))
         self.problem = replace(self.problem, views=replace(self.problem.views, images=images))
-        self.here = learning._look(self.problem, self.rig, self.prior, self.shared, self.state)
+        self.here = learning._evaluated(self.problem, self.rig, self.prior, self.shared, self.state)
 
     def after(self, own: Tensor, common: Tensor) -> learning._Point:
         """Where learning stands after a step of the frames' unknowns and of the shared numbers."""
-        there = moved(self.here.problem, self.here.at.state, own)
-        return learning._look(self.problem, self.rig, self.prior, self.shared.moved(common), there)
+        there = take_step(self.here.problem, self.here.at.state, own)
+        return learning._evaluated(self.problem, self.rig, self.prior, self.shared.stepped(common), there)
 
     def nothing(self) -> tuple[Tensor, Tensor]:
         own = torch.zeros(FRAMES, self.problem.layout.count, dtype=DOUBLE)
@@ -68,9 +68,9 @@ def blobs(scene: Scene, state: FrameState) -> Tensor:
     """(batch, camera, vertex, 4): u, v, sigma-bar and iota-bar, light's way and focus made anew."""
     problem = scene.here.problem
     cameras = problem.views.cameras
-    look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
+    appearance = problem.taper.apply(state.view_appearance, optics(cameras, state.points, state.frames[..., 0]))
     centre = project(cameras, state.points, state.shift)
-    return torch.cat([centre, look.sigma[..., None], look.iota[..., None]], -1)
+    return torch.cat([centre, appearance.sigma[..., None], appearance.iota[..., None]], -1)
 
 
 def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
@@ -83,7 +83,7 @@ def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
     for unknown in range(layout.shape_count):
         step = torch.zeros(FRAMES, layout.count, dtype=DOUBLE)
         step[:, unknown] = STEP
-        ahead, behind = (blobs(scene, moved(scene.here.problem, state, way * step)) for way in (1, -1))
+        ahead, behind = (blobs(scene, take_step(scene.here.problem, state, way * step)) for way in (1, -1))
         right.append((ahead - behind) / (2 * STEP))
     exact = torch.stack(right, -1)
     # Bends are right to second order in a segment's length; tangents are differences of neighbours, which a tip lacks.
@@ -120,7 +120,7 @@ def test_the_gradient_of_the_whole_energy(scene: Scene) -> None:
     rest = [index for index in range(layout.count) if index != layout.length]
     right = torch.zeros(layout.count, dtype=DOUBLE)
     right[rest] = torch.tensor(frames, dtype=DOUBLE)
-    for part, most in ((slice(0, 5), 0.02), (layout.bend, 0.03), (layout.shift, 1e-3), (layout.look, 0.1)):
+    for part, most in ((slice(0, 5), 0.02), (layout.bend, 0.03), (layout.shift, 1e-3), (layout.appearance, 0.1)):
         assert relative(2 * gradient[0, part], right[part]) < most
     # The length's column of all frames is the last of the body's numbers.
     together = torch.cat([gradient[:, layout.count :].sum(0), gradient[:, layout.length].sum()[None]])
@@ -149,7 +149,7 @@ def test_learning_goes_downhill_and_finds_the_length(scene: Scene) -> None:
     prior = SharedPrior(start.flat(), torch.full((count,), 1e-2, dtype=DOUBLE))
     weights = replace(problem.weights, pixels=10.0)
     problem = replace(problem, weights=weights, anchor=state)
-    first = learning._look(problem, scene.rig, prior, start, scene.state).energy
+    first = learning._evaluated(problem, scene.rig, prior, start, scene.state).energy
     found = learn(problem, scene.rig, scene.state, start, prior, 8)
     assert found.energy < 0.05 * first and found.iterations <= 8
     assert float(found.body.length) == pytest.approx(1.04, rel=0.01)

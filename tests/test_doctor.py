@@ -10,8 +10,9 @@ import pytest
 import torch
 from test_cli import Command, midline3d  # noqa: F401
 
-from midline3d import checkup, compiled
+from midline3d import checkup
 from midline3d.checkup import Checkup, Part, doctor
+from midline3d.kernels import cpu as backend
 from midline3d.rendering import cpu
 
 
@@ -31,13 +32,13 @@ def test_all_that_matters_is_looked_at(midline3d: Command) -> None:  # noqa: F81
 
 def test_the_compiled_code_is_named_by_its_instruction_set() -> None:
     assert part(doctor(), "renderer in C").found.startswith(f"in use, by {cpu.versions()[-1]}")
-    assert part(doctor(), "curves and steps in C").found.startswith(f"in use, by {compiled.versions()[-1]}")
+    assert part(doctor(), "curves and steps in C").found.startswith(f"in use, by {backend.versions()[-1]}")
 
 
 def test_what_was_not_built_is_slow_and_has_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
+    monkeypatch.setattr(backend, "__file__", str(tmp_path / "cpu.py"))
     found = part(doctor(), "curves and steps in C")
-    assert found.verdict == "slow" and "_chain was not built" in found.found and "pip install" in found.remedy
+    assert found.verdict == "slow" and "_backend was not built" in found.found and "pip install" in found.remedy
     assert not doctor().ok and "mend it: install a C compiler" in doctor().text()
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, rendered
 from midline3d.fitting.views import Views
+from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
@@ -36,7 +36,7 @@ def animal() -> FrameState:
         rho=torch.full((1, 3), 1.2),
     )
     state = state.rebuilt(state.middle())
-    return state.moved(-state.points.mean(1))
+    return state.translated(-state.points.mean(1))
 
 
 def problem_with(images: Tensor | None = None) -> Problem:
@@ -85,7 +85,7 @@ def test_a_right_curve() -> None:
 
 
 def test_a_curve_beside_the_worm_is_drawn_without_light() -> None:
-    found = told(animal().moved(torch.tensor([[0.25, 0.25, 0.25]])), pictures(animal()))
+    found = told(animal().translated(torch.tensor([[0.25, 0.25, 0.25]])), pictures(animal()))
     # Some 20 pieces of the body, each of which counts about half.
     assert found.unbacked.min() > 4 and found.explained.max() < 0.4
     assert found.confidence[0].mean() < 0.3
@@ -120,7 +120,7 @@ def test_light_far_from_the_curve_does_not_count() -> None:
 
 
 def test_a_body_over_the_border() -> None:
-    out = animal().moved(torch.tensor([[0.9, 0.0, 0.0]]))
+    out = animal().translated(torch.tensor([[0.9, 0.0, 0.0]]))
     found = told(out, pictures(out))
     seen = (SIZE - 1) / 2 + PER_MM * out.points[0, :, 0]
     right = float((seen > SIZE - 1).float().mean())

@@ -83,9 +83,9 @@ def test_temporal_loss_counts_every_change() -> None:
 
 
 def test_intersections_loss() -> None:
-    count, circles = 12, 3.0
-    points = 0.05 * torch.randn(2, count, 3, dtype=DOUBLE)
-    radius = 0.02 + 0.02 * torch.rand(2, count, dtype=DOUBLE)
+    count, circles, generator = 12, 3.0, torch.Generator().manual_seed(0)
+    points = 0.05 * torch.randn(2, count, 3, dtype=DOUBLE, generator=generator)
+    radius = 0.02 + 0.02 * torch.rand(2, count, dtype=DOUBLE, generator=generator)
     found = losses.intersections_loss(points, radius, circles)
     for frame in range(2):
         expected = 0.0

@@ -13,13 +13,14 @@ import pytest
 from native_cases import Case, Maker, decode, encode, impossible, odd, plausible
 
 import midline3d
-from midline3d import compiled, native
+from midline3d import native
+from midline3d.kernels import cpu as backend
 from midline3d.rendering import cpu
 
 PACKAGE = Path(midline3d.__file__).parent
 ROOT = Path(__file__).parents[1]
 SOURCES = {
-    "chain": [PACKAGE / name for name in ("_chain.c", "_chain_avx2.c", "_chain_avx512.c")],
+    "backend": [PACKAGE / "kernels" / f"_backend{which}.c" for which in ("", "_avx2", "_avx512")],
     "kernel": [PACKAGE / "rendering" / "_kernel.c"],
 }
 EIGHT = "-DPLAIN_LANES=8"
@@ -77,28 +78,28 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("seed", range(3))
 def test_odd_calls_stay_within_bounds(seed: int, sanitized: dict[str, Path], tmp_path: Path) -> None:
     """AddressSanitizer and UBSan over every entry point; seed 0 has odd sizes alone, the others odd numbers too."""
-    chain, scenes = odd(Maker(seed, odd=0.1 * seed), 60)
-    for most in range(len(compiled.versions())):
+    calls, scenes = odd(Maker(seed, odd=0.1 * seed), 60)
+    for most in range(len(backend.versions())):
         # Looking for leaks takes seconds, and all seeds take the same ways out.
-        for status, _ in run([sanitized["chain"]], chain, tmp_path, most, leaks=seed == 2):
-            assert status in (0, compiled._NO_SUCH_SIZE, compiled._NO_SUCH_VERTEX)
+        for status, _ in run([sanitized["backend"]], calls, tmp_path, most, leaks=seed == 2):
+            assert status in (0, backend.NO_SUCH_SIZE, backend.NO_SUCH_VERTEX)
     for most in range(len(cpu.versions())):
         assert {status for status, _ in run([sanitized["kernel"]], scenes, tmp_path, most)} == {0}
     assert {status for status, _ in run([sanitized["kernel of eight"]], scenes, tmp_path, 0)} == {0}
 
 
 def test_impossible_sizes_are_refused(sanitized: dict[str, Path], tmp_path: Path) -> None:
-    chain, scenes = impossible()
-    assert {status for status, _ in run([sanitized["chain"]], chain, tmp_path)} == {compiled._NO_SUCH_SIZE}
+    calls, scenes = impossible()
+    assert {status for status, _ in run([sanitized["backend"]], calls, tmp_path)} == {backend.NO_SUCH_SIZE}
     assert {status for status, _ in run([sanitized["kernel"]], scenes, tmp_path)} == {-1}
 
 
 def test_start_vertices_outside_the_curve_are_refused(sanitized: dict[str, Path], tmp_path: Path) -> None:
     sizes = {"batch": 1, "vertices": 5, "cameras": 1, "axes": 0, "nodes": 0, "loose": 0, "own": 0}
-    cases = [Maker(0, odd=0).chain("integrate", sizes) for _ in range(4)]
+    cases = [Maker(0, odd=0).call("integrate", sizes) for _ in range(4)]
     for case, wrong in zip(cases, (5, -6, 2**40, -(2**62)), strict=True):
         case.arrays["start"][:] = wrong
-    assert {status for status, _ in run([sanitized["chain"]], cases, tmp_path)} == {compiled._NO_SUCH_VERTEX}
+    assert {status for status, _ in run([sanitized["backend"]], cases, tmp_path)} == {backend.NO_SUCH_VERTEX}
 
 
 def test_images_without_a_pixel_give_nothing(sanitized: dict[str, Path], tmp_path: Path) -> None:
@@ -135,20 +136,20 @@ def test_x86_agrees_with_this_processor(name: str, tmp_path: Path) -> None:
 
 def test_a_library_with_other_records_is_not_called() -> None:
     """The same size, two addresses exchanged: a comparison of sizes would not see it."""
-    fields = list(compiled._RECORDS["solve"]._fields_)
+    fields = list(backend.RECORDS["solve"]._fields_)
     fields[2], fields[3] = fields[3], fields[2]
     other = type("Record", (ctypes.Structure,), {"_fields_": fields})
-    records = [*list(compiled._RECORDS.values())[:-1], other]
+    records = [*list(backend.RECORDS.values())[:-1], other]
     with pytest.raises(OSError, match=r"another version of midline3d: record 4 differs in .*hessian.*gradient"):
-        native.open_library(PACKAGE, "_chain", records)
+        native.open_library(PACKAGE / "kernels", "_backend", records)
     with pytest.raises(OSError, match="more records"):
-        native.open_library(PACKAGE, "_chain", list(compiled._RECORDS.values())[:-1])
+        native.open_library(PACKAGE / "kernels", "_backend", list(backend.RECORDS.values())[:-1])
     with pytest.raises(OSError, match="was not built"):
-        native.open_library(PACKAGE, "_nothing", [])
+        native.open_library(PACKAGE / "kernels", "_nothing", [])
 
 
 def test_a_file_that_is_no_library(tmp_path: Path) -> None:
     suffix = ".pyd" if sys.platform == "win32" else ".abi3.so"
-    (tmp_path / f"_chain{suffix}").write_bytes(b"not a library")
+    (tmp_path / f"_backend{suffix}").write_bytes(b"not a library")
     with pytest.raises(OSError, match="cannot be loaded"):
-        native.open_library(tmp_path, "_chain", [])
+        native.open_library(tmp_path, "_backend", [])

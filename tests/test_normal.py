@@ -8,16 +8,11 @@ from scenes import relative, rig, worm
 from torch import Tensor
 
 from midline3d import curve
-from midline3d.appearance import Look, Optics, PaperTaper, Taper, ViewLook, optics
+from midline3d.appearance import BlobAppearance, Optics, PaperTaper, Taper, ViewAppearance, optics
 from midline3d.cameras import Cameras, project
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import (
-    Layout,
-    pixel_system,
-    shift_and_look_derivatives,
-    spline_basis,
-    vertex_derivatives,
-)
+from midline3d.kernels import Layout, spline_basis
+from midline3d.kernels.normal import pixel_system, shift_and_appearance_derivatives, vertex_derivatives
 from midline3d.rendering import Blobs, Objective, Reference, products
 from midline3d.rendering.reference import cauchy
 from midline3d.rendering.reference import render as literally
@@ -28,7 +23,7 @@ DOUBLE = torch.float64
 N, NODES, SIZE = 40, 12, 48
 
 
-def moved(state: FrameState, step: Tensor, layout: Layout, matrix: Tensor) -> FrameState:
+def stepped(state: FrameState, step: Tensor, layout: Layout, matrix: Tensor) -> FrameState:
     """A batch of one after a step of its unknowns, differentiable; written from `Layout`'s docstring alone."""
     middle = state.vertices // 2
     frame = state.frames[:, middle]
@@ -42,7 +37,7 @@ def moved(state: FrameState, step: Tensor, layout: Layout, matrix: Tensor) -> Fr
         length,
         torch.tensor([middle]),
     )
-    sigma, iota, defocus, rho = step[layout.look].reshape(4, -1)
+    sigma, iota, defocus, rho = step[layout.appearance].reshape(4, -1)
     return replace(
         state,
         points=made.points,
@@ -75,14 +70,14 @@ class Scene:
             blank = torch.zeros(1, count, SIZE, SIZE, dtype=DOUBLE)
             self.images = literally(self.blobs(other), blank).image + 0.02 * torch.rand_like(blank)
 
-    def look(self, state: FrameState) -> Look:
-        return self.taper.look(ViewLook(state.sigma, state.iota, state.defocus), self.seen)
+    def appearance(self, state: FrameState) -> BlobAppearance:
+        return self.taper.apply(ViewAppearance(state.sigma, state.iota, state.defocus), self.seen)
 
     def blobs(self, state: FrameState) -> Blobs:
-        return self.look(state).blobs(project(self.cameras, state.points, state.shift), state.rho)
+        return self.appearance(state).blobs(project(self.cameras, state.points, state.shift), state.rho)
 
     def loss(self, step: Tensor, objective: Objective) -> Tensor:
-        there = moved(self.state, step, self.layout, self.basis.matrix)
+        there = stepped(self.state, step, self.layout, self.basis.matrix)
         image = literally(self.blobs(there), self.images, objective.cutoff).image
         return cauchy(image.log1p() - self.images.log1p(), objective.robust)[1].sum()
 
@@ -94,7 +89,7 @@ def bend_error(vertices: int, nodes: int) -> float:
 
     def points(step: Tensor) -> Tensor:
         full = torch.cat([step, torch.zeros(scene.layout.count - count, dtype=DOUBLE)])
-        return moved(scene.state, full, scene.layout, scene.basis.matrix).points[0]
+        return stepped(scene.state, full, scene.layout, scene.basis.matrix).points[0]
 
     right = torch.func.jacfwd(points)(torch.zeros(count, dtype=DOUBLE))
     found = vertex_derivatives(scene.state, scene.basis)[0]
@@ -111,18 +106,18 @@ def test_vertex_derivatives() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_shift_and_look_derivatives(count: int) -> None:
+def test_shift_and_appearance_derivatives(count: int) -> None:
     scene = Scene(count)
     first = scene.layout.shape_count
 
     def five(step: Tensor) -> Tensor:
         full = torch.cat([torch.zeros(first, dtype=DOUBLE), step])
-        blobs = scene.blobs(moved(scene.state, full, scene.layout, scene.basis.matrix))
+        blobs = scene.blobs(stepped(scene.state, full, scene.layout, scene.basis.matrix))
         rho = blobs.rho[..., None].expand_as(blobs.sigma)
         return torch.cat([blobs.centre, torch.stack([blobs.sigma, blobs.iota, rho], -1)], -1)[0]
 
     right = torch.func.jacfwd(five)(torch.zeros(scene.layout.count - first, dtype=DOUBLE))
-    found = shift_and_look_derivatives(scene.state, scene.look(scene.state), scene.cameras, scene.layout)[0]
+    found = shift_and_appearance_derivatives(scene.state, scene.appearance(scene.state), scene.cameras, scene.layout)[0]
     assert relative(found, right) < 1e-6
 
 
@@ -134,21 +129,22 @@ def test_the_gradient_of_all_pixels(own: bool, robust: float) -> None:
     step = torch.zeros(scene.layout.count, dtype=DOUBLE, requires_grad=True)
     right = torch.autograd.grad(scene.loss(step, objective), step)[0]
     made = products(scene.blobs(scene.state), scene.images, objective, Reference())
-    look = scene.look(scene.state)
-    system = pixel_system(made, scene.state, look, scene.cameras, scene.basis, scene.layout)
+    appearance = scene.appearance(scene.state)
+    system = pixel_system(made, scene.state, appearance, scene.cameras, scene.basis, scene.layout)
     assert float(made.loss.sum()) == pytest.approx(float(scene.loss(step.detach(), objective)), rel=1e-9)
     # Each kind of unknown against its own largest slope: their units differ.
     for part in (slice(0, 5), scene.layout.bend, slice(scene.layout.length, scene.layout.length + 1)):
         assert relative(2 * system.gradient[0, part], right[part]) < 0.01
     assert relative(2 * system.gradient[0, scene.layout.shift], right[scene.layout.shift]) < 1e-3
-    assert relative(2 * system.gradient[0, scene.layout.look], right[scene.layout.look]) < (0.2 if own else 1e-6)
+    part = scene.layout.appearance
+    assert relative(2 * system.gradient[0, part], right[part]) < (0.2 if own else 1e-6)
 
 
 def test_the_hessian_is_a_positive_gram_matrix() -> None:
     scene = Scene()
     objective = Objective(cutoff=1e-3)
     made = products(scene.blobs(scene.state), scene.images, objective, Reference())
-    system = pixel_system(made, scene.state, scene.look(scene.state), scene.cameras, scene.basis, scene.layout)
+    system = pixel_system(made, scene.state, scene.appearance(scene.state), scene.cameras, scene.basis, scene.layout)
     hessian = system.hessian[0]
     assert torch.allclose(hessian, hessian.mT, rtol=1e-9, atol=1e-9 * float(hessian.abs().max()))
     assert torch.linalg.eigvalsh(hessian).min() > -1e-9 * float(hessian.abs().max())

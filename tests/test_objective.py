@@ -11,12 +11,12 @@ from midline3d.appearance import PaperTaper, optics
 from midline3d.cameras import Cameras, project
 from midline3d.fitting.objective import PARAMETERS, Descent, Slope, assembled, row, slope, widths
 from midline3d.fitting.views import Views
-from midline3d.rendering import Compiled, Reference, render, select_body
+from midline3d.rendering import Compiled, Reference, render, select_renderer
 from midline3d.settings import AdamSettings, LossWeights
 from midline3d.state import FrameState
 
 pytestmark = pytest.mark.skipif(
-    not isinstance(select_body("cpu"), Compiled),
+    not isinstance(select_renderer("cpu"), Compiled),
     reason="the compiled renderer was not built: no C compiler at installation",
 )
 
@@ -58,9 +58,9 @@ def coiled(batch: int, seed: int) -> FrameState:
 
 def pictures(truth: FrameState, cameras: Cameras, size: tuple[int, int]) -> Tensor:
     taper = PaperTaper(N, 0.9, 0.2)
-    look = taper.look(truth.view_look, optics(cameras, truth.points, truth.frames[..., 0]))
+    appearance = taper.apply(truth.view_appearance, optics(cameras, truth.points, truth.frames[..., 0]))
     blank = torch.zeros(len(truth), 3, *size, dtype=torch.float64)
-    images = render(look.blobs(project(cameras, truth.points, truth.shift), truth.rho), blank, CUTOFF).image
+    images = render(appearance.blobs(project(cameras, truth.points, truth.shift), truth.rho), blank, CUTOFF).image
     noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     return (images + 0.05 * noise).float().double()
 
@@ -142,7 +142,7 @@ def test_the_fast_renderer_is_the_dense_one() -> None:
     start = torch.tensor([12])
     views = Views(job.views.images.float(), job.views.cameras.to(torch.float32))
     low, single = as_float(state), replace(job, views=views, previous=None)
-    dense = slope(replace(single, body=Reference()), row(low, start), low, start)
+    dense = slope(replace(single, renderer=Reference()), row(low, start), low, start)
     fast = slope(single, row(low, start), low, start)
     assert not fast.gradient.requires_grad and not fast.state.points.requires_grad
     assert relative(fast.gradient, dense.gradient) < 1e-3

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 from scenes import BOUNDS, as_float, relative, rig, worm
-from test_normal import moved
+from test_normal import stepped
 from torch import Tensor
 
 from midline3d.cameras import project
-from midline3d.fitting.normal import Layout, spline_basis
 from midline3d.fitting.pins import BODY, Pins, distance, held, pin_energy
 from midline3d.fitting.second_order import Problem, evaluate, fit, normal_equations, rendered
 from midline3d.fitting.views import Views
+from midline3d.kernels import Layout, spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
@@ -64,7 +64,7 @@ def test_rows_of_the_normal_equations(dtype: torch.dtype) -> None:
     at = held(pins_at([0, 1, 2], [0, -1, BODY], place.double(), 0.7), cameras, exact)
 
     def away(step: Tensor) -> Tensor:
-        there = project(cameras, moved(exact, step, layout, matrix).points, exact.shift + step[layout.shift])
+        there = project(cameras, stepped(exact, step, layout, matrix).points, exact.shift + step[layout.shift])
         off = there[0, [0, 1, 2], at.vertex[0]] - place.double()
         off = off - (off * at.along[0]).sum(-1, keepdim=True) * at.along[0]
         return 0.7**0.5 * off.flatten()

@@ -1,4 +1,4 @@
-"""The renderer: the reference against plain loops, every body against it, and each corner of the contract."""
+"""The renderer: the reference against plain loops, every renderer against it, and each corner of the contract."""
 
 import math
 import warnings
@@ -12,19 +12,19 @@ from midline3d.rendering import (
     Blobs,
     Compiled,
     Objective,
+    Patches,
     Reference,
     Rendering,
-    Windows,
     cpu,
     operator,
     products,
     reference,
     render,
-    select_body,
+    select_renderer,
 )
 
 CUTOFF = 3e-3
-# Largest error of a tensor, relative to its largest value. float32: the compiled body reads exp(-x^rho) from a table
+# Largest error of a tensor, relative to its largest value. float32: the one in C reads exp(-x^rho) from a table
 # that is right to 1e-6, and sums thousands of pixels; float64 is rounding alone.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 DTYPES = list(TOLERANCE)
@@ -42,8 +42,8 @@ try:
 except OSError as reason:
     VERSIONS, MISSING = [], str(reason)
 needs_kernel = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-BODIES = [
-    pytest.param(Windows, id="windows"),
+RENDERERS = [
+    pytest.param(Patches, id="patches"),
     *(
         pytest.param(partial(Compiled, widest), id=f"compiled-{name}", marks=needs_kernel)
         for widest, name in enumerate(VERSIONS or ["none"])
@@ -161,13 +161,13 @@ def test_products_are_those_of_the_jacobian(rho):
     assert all(between[n, m].abs().max() == 0 for n in range(3) for m in range(3) if n != m)  # one owner a pixel
 
 
-@pytest.mark.parametrize("body", [pytest.param(Reference, id="reference"), *BODIES[:2]])
+@pytest.mark.parametrize("renderer", [pytest.param(Reference, id="reference"), *RENDERERS[:2]])
 @pytest.mark.parametrize("rho", RHOS)
-def test_gradients_are_those_of_finite_differences(body, rho):
+def test_gradients_are_those_of_finite_differences(renderer, rho):
     blobs, images = scene((1, 2, 3, 9, 11), rho, seed=4)
 
     def parts(*tensors):
-        rendering = render(Blobs(*tensors), images, CUTOFF, body())
+        rendering = render(Blobs(*tensors), images, CUTOFF, renderer())
         return rendering.image, rendering.overlap, rendering.mass
 
     tensors = [tensor.clone().requires_grad_() for tensor in blobs.tensors()]
@@ -187,15 +187,15 @@ def test_operator_has_the_gradients_of_automatic_differentiation():
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("renderer", RENDERERS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("rho", RHOS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_body_agrees_with_the_reference(body, dtype, rho, size):
+def test_body_agrees_with_the_reference(renderer, dtype, rho, size):
     blobs, images = scene(size, rho, dtype)
     exact, exact_images = Blobs(*(tensor.double() for tensor in blobs.tensors())), images.double()
     expected, expected_owner = Reference().forward(exact, exact_images, CUTOFF)
-    rendering, owner = body().forward(blobs, images, CUTOFF)
+    rendering, owner = renderer().forward(blobs, images, CUTOFF)
     assert owner.dtype == torch.int32
     assert torch.equal(owner, expected_owner)
     for name, value in vars(expected).items():
@@ -204,46 +204,46 @@ def test_body_agrees_with_the_reference(body, dtype, rho, size):
         upstream = upstream_of(images, blobs, sums)
         exact_upstream = Rendering(*(part.double() for part in vars(upstream).values()))
         gradient = Reference().backward(exact, exact_images, owner, exact_upstream, CUTOFF)
-        assert_close(body().backward(blobs, images, owner, upstream, CUTOFF), gradient, dtype, "gradient")
+        assert_close(renderer().backward(blobs, images, owner, upstream, CUTOFF), gradient, dtype, "gradient")
     for objective in OBJECTIVES.values():
         expected = Reference().products(exact, exact_images, objective)
-        result = body().products(blobs, images, objective)
+        result = renderer().products(blobs, images, objective)
         for name, value in vars(expected).items():
             assert_close(getattr(result, name), value, dtype, name)
 
 
-@pytest.mark.parametrize("body", [pytest.param(Reference, id="reference"), *BODIES])
+@pytest.mark.parametrize("renderer", [pytest.param(Reference, id="reference"), *RENDERERS])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 class TestCorners:
     @pytest.mark.parametrize("rho", RHOS)
-    def test_pixel_on_the_centre(self, body, dtype, rho):
+    def test_pixel_on_the_centre(self, renderer, dtype, rho):
         """It has the full intensity and no gradient but by it, also where the derivative is infinite."""
         blobs, images = single(7, 5, rho=rho, dtype=dtype)
-        rendering, owner = body().forward(blobs, images, CUTOFF)
+        rendering, owner = renderer().forward(blobs, images, CUTOFF)
         torch.testing.assert_close(rendering.image[0, 0, 5, 7], blobs.iota[0, 0, 0], rtol=2e-6, atol=0)
         alone = torch.zeros_like(images)
         alone[0, 0, 5, 7] = 1
         nothing = torch.zeros_like(blobs.sigma)
-        gradient = body().backward(blobs, images, owner, Rendering(alone, nothing, nothing), CUTOFF)
+        gradient = renderer().backward(blobs, images, owner, Rendering(alone, nothing, nothing), CUTOFF)
         torch.testing.assert_close(gradient[0, 0, 0], torch.tensor([0, 0, 0, 1, 0], dtype=dtype), atol=1e-6, rtol=0)
-        result = body().products(blobs, images, OBJECTIVES["robust"])
+        result = renderer().products(blobs, images, OBJECTIVES["robust"])
         assert all(value.isfinite().all() for value in vars(result).values())
 
-    def test_lowest_vertex_takes_a_tie(self, body, dtype):
+    def test_lowest_vertex_takes_a_tie(self, renderer, dtype):
         blobs, images = single([9.3, 6.2, 6.2, 6.2], [3.0, 7.7, 7.7, 7.7], dtype=dtype)
-        rendering, owner = body().forward(blobs, images, CUTOFF)
+        rendering, owner = renderer().forward(blobs, images, CUTOFF)
         assert set(owner.unique().tolist()) == {-1, 0, 1}
-        gradient = body().backward(blobs, images, owner, upstream_of(images, blobs, sums=False), CUTOFF)
+        gradient = renderer().backward(blobs, images, owner, upstream_of(images, blobs, sums=False), CUTOFF)
         assert gradient[0, 0, :2].abs().sum() > 0
         assert gradient[0, 0, 2:].abs().sum() == 0
-        result = body().products(blobs, images, OBJECTIVES["plain"])
+        result = renderer().products(blobs, images, OBJECTIVES["plain"])
         assert result.gram[0, 0, 2:].abs().sum() == 0
         assert rendering.mass[0, 0, 3] > 0
 
     @pytest.mark.parametrize("place", [(-1, 4), (20.5, 8), (3, -2.2), (10, 17), (-1.5, -1.5), (21, 17)], ids=str)
-    def test_blob_over_the_edge(self, body, dtype, place):
+    def test_blob_over_the_edge(self, renderer, dtype, place):
         blobs, images = single(*place, dtype=dtype)
-        rendering, _ = body().forward(blobs, images, CUTOFF)
+        rendering, _ = renderer().forward(blobs, images, CUTOFF)
         far = single(place[0] + 30, place[1] + 30, size=(76, 80), dtype=dtype)
         whole, _ = Reference().forward(*far, CUTOFF)
         inside = whole.image[..., 30:46, 30:50]
@@ -251,62 +251,62 @@ class TestCorners:
         torch.testing.assert_close(rendering.mass[0, 0, 0], inside.sum(), atol=0, rtol=1e-5)
 
     @pytest.mark.parametrize("place", [(-9, 5), (5, 30), (1e4, 5), (5, -1e9), (-3e9, 3e9)], ids=str)
-    def test_blob_outside(self, body, dtype, place):
-        self._is_nowhere(body(), *single(*place, dtype=dtype))
+    def test_blob_outside(self, renderer, dtype, place):
+        self._is_nowhere(renderer(), *single(*place, dtype=dtype))
 
-    def _is_nowhere(self, body, blobs, images):
-        rendering, owner = body.forward(blobs, images, CUTOFF)
+    def _is_nowhere(self, renderer, blobs, images):
+        rendering, owner = renderer.forward(blobs, images, CUTOFF)
         assert (owner == -1).all()
-        gradient = body.backward(blobs, images, owner, upstream_of(images, blobs), CUTOFF)
-        result = body.products(blobs, images, OBJECTIVES["plain"])
+        gradient = renderer.backward(blobs, images, owner, upstream_of(images, blobs), CUTOFF)
+        result = renderer.products(blobs, images, OBJECTIVES["plain"])
         for nothing in (*vars(rendering).values(), gradient, result.gram, result.slope, result.overlap, result.mass):
             assert nothing.abs().max() == 0
         loss = images.log1p().square().sum()
         torch.testing.assert_close(result.loss[0, 0], loss, rtol=1e-5, atol=0)
 
-    def test_unreached_pixels_belong_to_nobody(self, body, dtype):
+    def test_unreached_pixels_belong_to_nobody(self, renderer, dtype):
         blobs, images = single(4, 4, sigma=0.5, dtype=dtype)
-        rendering, owner = body().forward(blobs, images, CUTOFF)
+        rendering, owner = renderer().forward(blobs, images, CUTOFF)
         assert ((owner == -1) == (rendering.image == 0)).all()
         assert (owner == -1).sum() > images.numel() - 25
 
     @pytest.mark.parametrize("iota", [0.0, 1e-30])
-    def test_blob_without_intensity(self, body, dtype, iota):
+    def test_blob_without_intensity(self, renderer, dtype, iota):
         """It owns nothing where it is nothing."""
         blobs, images = single([5.2, 5.2], [6.1, 6.1], iota=[iota, 0.0], dtype=dtype)
         expected = Reference().forward(blobs, images, CUTOFF)[1]
-        _, owner = body().forward(blobs, images, CUTOFF)
+        _, owner = renderer().forward(blobs, images, CUTOFF)
         assert torch.equal(owner, expected)
-        result = body().products(blobs, images, OBJECTIVES["plain"])
+        result = renderer().products(blobs, images, OBJECTIVES["plain"])
         exact = Reference().products(blobs, images, OBJECTIVES["plain"])
         for name, value in vars(exact).items():
             torch.testing.assert_close(getattr(result, name), value, rtol=1e-4, atol=1e-35)
 
     @pytest.mark.parametrize("rho", RHOS)
-    def test_blob_smaller_than_a_pixel(self, body, dtype, rho):
+    def test_blob_smaller_than_a_pixel(self, renderer, dtype, rho):
         blobs, images = single([7.0, 3.1, 12.4], [5.0, 3.2, 8.5], sigma=0.3, rho=rho, dtype=dtype)
         exact, _ = Reference().forward(Blobs(*(tensor.double() for tensor in blobs.tensors())), images.double(), CUTOFF)
-        rendering, _ = body().forward(blobs, images, CUTOFF)
+        rendering, _ = renderer().forward(blobs, images, CUTOFF)
         for name, value in vars(exact).items():
             assert_close(getattr(rendering, name), value, dtype, name)
 
-    def test_blob_wider_than_the_image(self, body, dtype):
+    def test_blob_wider_than_the_image(self, renderer, dtype):
         blobs, images = single([7.0, 40.0], [5.0, -30.0], sigma=60.0, dtype=dtype)
         exact, owners = Reference().forward(
             Blobs(*(tensor.double() for tensor in blobs.tensors())), images.double(), CUTOFF
         )
-        rendering, owner = body().forward(blobs, images, CUTOFF)
+        rendering, owner = renderer().forward(blobs, images, CUTOFF)
         assert torch.equal(owner, owners)
         for name, value in vars(exact).items():
             assert_close(getattr(rendering, name), value, dtype, name)
 
-    def test_cut_at_its_share_of_the_peak(self, body, dtype):
+    def test_cut_at_its_share_of_the_peak(self, renderer, dtype):
         """Values are cut, not faded: the smallest that is left is just above the cut-off."""
         blobs, images = single([9.37], [8.21], sigma=1.9, iota=1.0, rho=1.0, size=(17, 19), dtype=dtype)
         uncut = reference.render(blobs, images).image
         clear = (uncut / CUTOFF - 1).abs() > 1e-4
         assert clear.all()  # no pixel of this scene lies on the border, where rounding decides
-        rendering, _ = body().forward(blobs, images, CUTOFF)
+        rendering, _ = renderer().forward(blobs, images, CUTOFF)
         torch.testing.assert_close(rendering.image, torch.where(uncut >= CUTOFF, uncut, 0.0), atol=2e-6, rtol=0)
 
 
@@ -378,7 +378,7 @@ class TestCompiled:
             Compiled().forward(Blobs(*(tensor.to("meta") for tensor in blobs.tensors())), images.to("meta"), CUTOFF)
 
     def test_is_chosen_for_the_cpu(self):
-        assert isinstance(select_body("cpu"), Compiled)
+        assert isinstance(select_renderer("cpu"), Compiled)
         blobs, images = scene(dtype=torch.float32)
         chosen = products(blobs, images, OBJECTIVES["robust"])
         again = Compiled().products(blobs, images, OBJECTIVES["robust"])
@@ -410,12 +410,12 @@ def test_falls_back_and_says_so_once(monkeypatch):
         raise OSError("the compiled renderer was not built with this installation")
 
     monkeypatch.setattr(cpu, "_library", missing)
-    operator.select_body.cache_clear()
+    operator.select_renderer.cache_clear()
     try:
         with pytest.warns(UserWarning, match="C compiler"):
-            assert isinstance(select_body("cpu"), Windows)
+            assert isinstance(select_renderer("cpu"), Patches)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            select_body("cpu")
+            select_renderer("cpu")
     finally:
-        operator.select_body.cache_clear()
+        operator.select_renderer.cache_clear()

@@ -1,4 +1,4 @@
-"""The Triton body against the reference: on a GPU where there is one, else tiny scenes through Triton's interpreter."""
+"""The Triton renderer against the reference: on a GPU if there is one, else tiny scenes by Triton's interpreter."""
 
 import math
 import os
@@ -12,7 +12,7 @@ if not ON_GPU:
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read once, when Triton is imported
 pytest.importorskip("triton", reason="Triton is not installed: there is no wheel of it for this system")
 
-from midline3d.rendering import Blobs, Objective, Reference, Rendering, Windows, render, select_body  # noqa: E402
+from midline3d.rendering import Blobs, Objective, Patches, Reference, Rendering, render, select_renderer  # noqa: E402
 from midline3d.rendering.gpu import Triton  # noqa: E402
 
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -87,8 +87,8 @@ def test_gradients_flow_through_the_operator():
     blobs, images = scene(torch.float64, cameras=1, vertices=3, height=12, width=12)
     blobs = Blobs(*(tensor.requires_grad_() for tensor in blobs.tensors()))
     gradients = []
-    for body in (Triton(), Reference()):
-        rendering = render(blobs, images, CUTOFF, body)
+    for renderer in (Triton(), Reference()):
+        rendering = render(blobs, images, CUTOFF, renderer)
         total = (rendering.image - images).square().sum() + (rendering.overlap / (1 + rendering.mass)).sum()
         gradients.append(torch.autograd.grad(total, blobs.tensors()))
     for actual, expected in zip(*gradients, strict=True):
@@ -155,8 +155,8 @@ def test_same_bits_every_time_also_from_a_graph():
 
 
 def test_the_portable_body_stands_in_where_triton_is_missing(monkeypatch):
-    choose = select_body.__wrapped__  # each time anew
+    choose = select_renderer.__wrapped__  # each time anew
     assert isinstance(choose("cuda"), Triton)
     monkeypatch.setitem(sys.modules, "midline3d.rendering.gpu", None)
     with pytest.warns(UserWarning, match="plain torch"):
-        assert isinstance(choose("cuda"), Windows)
+        assert isinstance(choose("cuda"), Patches)

@@ -54,7 +54,7 @@ def test_a_wrong_midline_is_found_anew(frames: Frames) -> None:
         assert right is not None
         if frame == 9:
             return None
-        away = right.state.moved(torch.tensor([[0.3, 0.0, 0.0]]))
+        away = right.state.translated(torch.tensor([[0.3, 0.0, 0.0]]))
         return Known(away, right.energy + 1e4, "ok")
 
     found = {tracked.frame: tracked for tracked in searched_again(frames.beginning, [3, 9], known)}

@@ -13,7 +13,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from midline3d import fused
 from midline3d.cameras import Cameras, depths
 from midline3d.rendering import Blobs
 from midline3d.shapes import Float, Tensor
@@ -30,7 +29,7 @@ class Optics:
 
 
 @dataclass(frozen=True)
-class ViewLook:
+class ViewAppearance:
     """What the renderer knows of each view."""
 
     sigma: Float[Tensor, "batch camera"]
@@ -41,7 +40,7 @@ class ViewLook:
 
 
 @dataclass(frozen=True)
-class Look:
+class BlobAppearance:
     """sigma-bar and iota-bar of every blob, and their derivatives."""
 
     sigma: Float[Tensor, "batch camera vertex"]
@@ -57,7 +56,7 @@ class Look:
 class Taper(Protocol):
     """How the width and intensity of a view spread over the vertices."""
 
-    def look(self, view: ViewLook, optics: Optics) -> Look: ...
+    def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance: ...
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,12 @@ class PaperTaper:
     iota_min: float
     share: float = 0.2
 
-    def look(self, view: ViewLook, optics: Optics) -> Look:
+    def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance:
         (sigma, by_sigma), (iota, by_iota) = self.tapered(view)
         by_sigma, by_iota, zero = by_sigma * view.sigma[..., None], by_iota * view.iota[..., None], by_sigma * 0
-        return Look(sigma, iota, _matrix([[by_sigma, zero, zero], [zero, by_iota, zero]]))
+        return BlobAppearance(sigma, iota, _matrix([[by_sigma, zero, zero], [zero, by_iota, zero]]))
 
-    def tapered(self, view: ViewLook) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    def tapered(self, view: ViewAppearance) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """sigma-bar and its derivative by the view's sigma, iota-bar and its derivative by the view's iota."""
         ramp = _ramp(self.vertices, self.share, view.sigma.dtype, view.sigma.device)
         return _tapered(view.sigma[..., None], self.sigma_min, ramp), _tapered(
@@ -97,7 +96,7 @@ def _ramp(vertices: int, share: float, dtype: torch.dtype, device: torch.device)
 
 
 KNOTS = (0.0, 0.04, 0.09, 0.16, 0.27, 0.5, 0.73, 0.84, 0.91, 0.96, 1.0)
-"""Where along the body the tissue's opacity is told: closely near the tips. A clear head that ends bluntly is dim and
+"""Where along the body the tissue's opacity is given: closely near the tips. A clear head that ends bluntly is dim and
 then gone; with knots wide apart it can only be drawn as one that fades, and then it is drawn too long."""
 
 
@@ -172,12 +171,7 @@ class Profile:
     floor: float = 0.5
     """px: least blur, a pixel's own width."""
 
-    def look(self, view: ViewLook, optics: Optics) -> Look:
-        if fused.takes(*vars(view).values(), *vars(optics).values(), *vars(self.shape).values(), self.sharp):
-            seen = (optics.stretch, optics.beyond)
-            looks, body = (view.sigma, view.iota, view.defocus), vars(self.shape)
-            knots = hats(self.vertices, self.sharp.dtype, self.sharp.device)
-            return Look(*fused.look(looks, seen, body, knots, self.sharp, self.length, self.floor, CAP))
+    def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance:
         sigma, iota = view.sigma[..., None], view.iota[..., None]
         sharp = torch.minimum(self.sharp[..., None], sigma)
         middle = (sigma.square() - sharp.square()).clamp(min=self.floor**2).sqrt()
@@ -194,7 +188,7 @@ class Profile:
         by_sigma = torch.where(sigma > sharp, by_blur * sigma.square() / middle, spread)
         by_focus = by_blur * optics.beyond
         zero = torch.zeros_like(spread)
-        return Look(
+        return BlobAppearance(
             sigma=spread,
             iota=faded,
             by_view=_matrix(
@@ -224,11 +218,11 @@ class _End:
 
 
 def shape_derivatives(
-    profile: Profile, view: ViewLook, optics: Optics
+    profile: Profile, view: ViewAppearance, optics: Optics
 ) -> Float[Tensor, "batch camera vertex 2 number"]:
     """d(sigma-bar, iota-bar) by the tissue at the knots, then by the logarithms of `Shape`'s other numbers, in their
     order, and of the sharp width."""
-    shape, look = profile.shape, profile.look(view, optics)
+    shape, blobs = profile.shape, profile.apply(view, optics)
     sigma = view.sigma[..., None]
     sharp = torch.minimum(profile.sharp[..., None], sigma)
     squared = sigma.square() - sharp.square()
@@ -255,13 +249,13 @@ def shape_derivatives(
     log_width = torch.cat([none, torch.stack(width, -1)], -1)
     log_opacity = torch.cat([knots.expand_as(none), torch.stack(opacity, -1)], -1)
     # What of the square of a blob's width is the body's own, and not blur.
-    body = (sharp * (head.log + tail.log).exp() / look.sigma).square()
+    body = (sharp * (head.log + tail.log).exp() / blobs.sigma).square()
     log_sigma = body[..., None] * log_width
-    log_sigma[..., -1] += body * wider + blur * by_blur / look.sigma.square()
+    log_sigma[..., -1] += body * wider + blur * by_blur / blobs.sigma.square()
     log_iota = log_opacity + log_width - log_sigma
     log_iota[..., -2] += shape.depth * optics.stretch.log()
     log_iota[..., -1] += wider * (sharp.square() + middle * by_middle) / (sharp.square() + middle.square())
-    return torch.stack([look.sigma[..., None] * log_sigma, look.iota[..., None] * log_iota], -2)
+    return torch.stack([blobs.sigma[..., None] * log_sigma, blobs.iota[..., None] * log_iota], -2)
 
 
 LONGEST = 3.0
@@ -275,8 +269,6 @@ def optics(
     longest: float = LONGEST,
 ) -> Optics:
     """Light's way through the body (1 / sin of its angle to the line of sight, bounded by `longest`), and depths."""
-    if fused.takes(cameras.rotation, points, tangents):
-        return Optics(*fused.optics(vars(cameras), points, tangents, longest))
     along = (cameras.rotation[:, :, 2, None] * tangents[:, None]).sum(-1)
     across = (1 - along.square()).clamp(min=0).sqrt()
     away = depths(cameras, points)

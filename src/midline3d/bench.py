@@ -23,11 +23,11 @@ from midline3d.calibration import Calibration, make_camera
 from midline3d.evaluate import distance_to_polyline
 from midline3d.fitting.adam import descend
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.objective import Descent
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit, moved, normal_equations, solve
+from midline3d.fitting.second_order import DAMPING, Fit, Problem, evaluate, fit, normal_equations, take_step
 from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
+from midline3d.kernels import spline_basis
 from midline3d.recording.crops import Log, Prepared, cut, origins
 from midline3d.rendering import Objective, Reference
 from midline3d.settings import Settings
@@ -152,10 +152,9 @@ def step_seconds(work: Work, steps: int, reference: bool = False) -> float:
     settings, clip = work.settings, work.beginning.clip
     adam = replace(settings.adam, steps=steps, theta=0.0, settled=0.0, patience=10**6)
     taper = PaperTaper(settings.curve.vertices, adam.sigma_min, adam.iota_min)
-    body = Reference() if reference else None
-    descent = Descent(
-        work.views, taper, settings.losses, clip.plain_bounds(), adam, settings.pixels.cutoff, previous=None, body=body
-    )
+    renderer = Reference() if reference else None
+    bounds, cutoff = clip.plain_bounds(), settings.pixels.cutoff
+    descent = Descent(work.views, taper, settings.losses, bounds, adam, cutoff, renderer=renderer)
     sigma = torch.full_like(work.state.sigma, SIGMA)
     state = replace(work.state, sigma=sigma, iota=work.state.iota / clip.contrast)
     return _timed(lambda: descend(descent, state, torch.Generator().manual_seed(0)), clip.device, runs=3) / steps
@@ -175,10 +174,11 @@ def iteration_seconds(work: Work, count: int) -> float:
         bounds=clip.bounds(),
         anchor=start,
     )
-    at, damping = evaluate(problem, start), torch.full((1,), 1e-3, device=device)
+    at, damping = evaluate(problem, start), torch.full((1,), DAMPING.first, device=device)
 
     def iterate() -> None:
-        evaluate(problem, moved(problem, at.state, solve(normal_equations(problem, at), damping)))
+        step = problem.kernels.solve(normal_equations(problem, at), damping)
+        evaluate(problem, take_step(problem, at.state, step))
 
     return statistics.median(_timed(iterate, device) for _ in range(count))
 
@@ -321,7 +321,7 @@ def peak_megabytes(device: torch.device) -> float | None:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e6
     try:
-        import resource  # not on Windows
+        import resource  # not on Patches
     except ImportError:
         return None
     unit = 1 if sys.platform == "darwin" else 1024

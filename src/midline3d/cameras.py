@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d import compiled, fused
 from midline3d.curve import rotation_exp, skew
 from midline3d.shapes import Float, Tensor
 
@@ -79,11 +78,6 @@ def project(
     cameras: Cameras, points: Float[Tensor, "batch vertex 3"], shift: Float[Tensor, "batch axis"] | None = None
 ) -> Float[Tensor, "batch camera vertex 2"]:
     """Q: image points (u, v) in px of world points in mm, with relative shifts in px (app. B)."""
-    given = (points, *([] if shift is None else [shift]), *vars(cameras).values())
-    if compiled.takes(*given):
-        return compiled.project(vars(cameras), points, shift)
-    if fused.takes(*given):
-        return fused.project(vars(cameras), points, shift)
     in_camera = points[:, None] @ cameras.rotation.mT + cameras.translation[:, :, None]
     plane = in_camera[..., :2] / in_camera[..., 2:]
     if shift is not None:
@@ -134,8 +128,8 @@ def refinement_jacobian(
     depth = in_camera[..., 2:]
     focal = cameras.focal[:, :, None]
     plane = in_camera[..., :2] / depth
-    moved = -skew(arm)
-    turned = (moved[..., :2, :] - plane[..., None] * moved[..., 2:, :]) * (focal / depth)[..., None]
+    sweep = -skew(arm)
+    turned = (sweep[..., :2, :] - plane[..., None] * sweep[..., 2:, :]) * (focal / depth)[..., None]
     grown = focal * (plane - (at[..., :2] / at[..., 2:])[:, :, None])
     return torch.cat([turned, grown[..., None]], -1)
 

@@ -135,9 +135,9 @@ def _renderer() -> list[str]:
 
 
 def _functions() -> list[str]:
-    from midline3d import compiled
+    from midline3d.kernels import cpu
 
-    return compiled.versions()
+    return cpu.versions()
 
 
 def _gpu() -> list[Part]:

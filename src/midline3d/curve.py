@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 
-from midline3d import compiled, fused
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -40,10 +39,6 @@ def integrate(
     Rotations from vertex 0 are a scan of the segments' rotations, and any other start is a rigid motion of that
     curve, so that both directions from any start give the same curve by construction.
     """
-    if compiled.takes(position, frame, curvature, length):
-        return Curve(*compiled.integrate(position, frame, curvature, length, start, loose=False))
-    if fused.takes(position, frame, curvature, length):
-        return Curve(*fused.integrate(position, frame, curvature, length, start))
     turns = segment_rotations(curvature)
     rotations = _quaternion_matrix(_cumulative_product(_quaternion_exp(turns)))
     chords = _chords(turns, curvature) * (length / turns.shape[1])[:, None, None]
@@ -63,8 +58,6 @@ def through(
     start: Int[Tensor, " batch"],
 ) -> Curve:
     """The same with a frame that is no rotation any more after a step: made `orthonormal` first."""
-    if compiled.takes(position, frame, curvature, length):
-        return Curve(*compiled.integrate(position, frame, curvature, length, start, loose=True))
     return integrate(position, orthonormal(frame), curvature, length, start)
 
 

@@ -63,5 +63,6 @@ def _their_fields(library: ctypes.CDLL, record: int) -> Iterator[tuple[str, int]
     place, index, name = ctypes.c_int64(), 0, b"-"
     while name:
         name = library.midline3d_field(record, index, ctypes.byref(place)) or b""
-        yield name.decode().removeprefix("rig."), place.value
+        # A record within a record: `rig` has names of its own, `layout` those of what stands at its places.
+        yield name.decode().removeprefix("rig.").replace("layout.", "layout_"), place.value
         index += 1

@@ -145,7 +145,7 @@ def _centred(clip: Clip, frames: list[int], states: FrameState) -> tuple[Clip, F
     moves = projection_jacobian(cameras, pivot[None, None])[0, :, 0]
     move = torch.linalg.lstsq(moves.flatten(0, 1), pixels.flatten()[:, None]).solution.squeeze(-1)
     centre = cameras.centre + (pixels - moves @ move)
-    states = replace(states, shift=states.shift - common.to(states.shift)).moved(move.to(states.points)[None])
+    states = replace(states, shift=states.shift - common.to(states.shift)).translated(move.to(states.points)[None])
     return replace(clip, cameras=replace(cameras, centre=centre)), states
 
 

@@ -11,7 +11,7 @@ import torch
 import xarray as xr
 from numpy.typing import NDArray
 
-from midline3d.appearance import ViewLook, optics
+from midline3d.appearance import ViewAppearance, optics
 from midline3d.cameras import scale
 from midline3d.errors import InputError
 from midline3d.rendering import render
@@ -111,9 +111,9 @@ def _rendered(folder: Path, clip: Clip, frame: int, row: xr.Dataset) -> Array:
     tangents = torch.nn.functional.normalize(torch.gradient(points, dim=1)[0], dim=-1)
     sigma, iota, rho = (torch.from_numpy(row[name].values)[None].float() for name in ("sigma", "iota", "rho"))
     defocus = torch.from_numpy(row["defocus"].values)[None].float() if "defocus" in row else torch.zeros_like(sigma)
-    look = taper.look(ViewLook(sigma, iota, defocus), optics(views.cameras, points, tangents))
+    appearance = taper.apply(ViewAppearance(sigma, iota, defocus), optics(views.cameras, points, tangents))
     centres = torch.from_numpy(row.projection.values - clip.prepared[frame].origin[:, None])[None].float()
-    image = render(look.blobs(centres, rho), views.images, settings.pixels.cutoff).image
+    image = render(appearance.blobs(centres, rho), views.images, settings.pixels.cutoff).image
     return image[0].numpy().astype(np.float64)
 
 

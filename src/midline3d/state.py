@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d import compiled, curve
-from midline3d.appearance import ViewLook
+from midline3d import curve
+from midline3d.appearance import ViewAppearance
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -25,10 +25,6 @@ class Bounds:
     """px per mm, either way."""
     circles: float
     """k_max: the tightest constant curvature, in full circles over the body."""
-
-    def numbers(self) -> tuple[float, ...]:
-        """As `compiled.moved` wants them."""
-        return (self.circles, self.defocus, *self.length, *self.sigma, *self.iota, *self.rho)
 
 
 @dataclass(frozen=True)
@@ -65,8 +61,8 @@ class FrameState:
     def vertices(self) -> int:
         return self.points.shape[1]
 
-    def moved(self, offset: Float[Tensor, "batch 3"]) -> FrameState:
-        """The same curves told from another origin: `offset` mm are added to every point."""
+    def translated(self, offset: Float[Tensor, "batch 3"]) -> FrameState:
+        """The same curves seen from another origin: `offset` mm are added to every point."""
         return replace(self, points=self.points + offset[:, None])
 
     def rebuilt(self, start: Int[Tensor, " batch"]) -> FrameState:
@@ -77,11 +73,6 @@ class FrameState:
 
     def clamped(self, bounds: Bounds) -> FrameState:
         """All parameters within their bounds; the curve is made anew about its middle."""
-        if compiled.takes(*vars(self).values()):
-            axes, views = self.shift.shape[1], self.sigma.shape[1]
-            still = self.length.new_zeros(len(self), 6 + axes + 4 * views)
-            none = self.length.new_zeros(self.vertices, 0)
-            return FrameState(**compiled.moved(vars(self), still, none, (0.0, 0.0, *bounds.numbers())))
         return self.within(bounds).rebuilt(self.middle())
 
     def within(self, bounds: Bounds) -> FrameState:
@@ -97,8 +88,8 @@ class FrameState:
         )
 
     @property
-    def view_look(self) -> ViewLook:
-        return ViewLook(self.sigma, self.iota, self.defocus)
+    def view_appearance(self) -> ViewAppearance:
+        return ViewAppearance(self.sigma, self.iota, self.defocus)
 
     def middle(self) -> Int[Tensor, " batch"]:
         return torch.full((len(self),), self.vertices // 2, device=self.points.device)
@@ -110,8 +101,8 @@ class FrameState:
         points, frames = self.points.clone(), self.frames.clone()
         points[rows, middle] = self.points[rows, middle + by]
         frames[rows, middle] = self.frames[rows, middle + by]
-        moved = replace(self, points=points, frames=frames, curvature=curve.shifted(self.curvature, by))
-        return moved.rebuilt(middle)
+        along = replace(self, points=points, frames=frames, curvature=curve.shifted(self.curvature, by))
+        return along.rebuilt(middle)
 
     def reversed(self) -> FrameState:
         """The same animal with head and tail exchanged."""

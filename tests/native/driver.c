@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef CHAIN
+#ifdef BACKEND
 int midline3d_run(int which, const void *record, int64_t from, int64_t to, int most);
 #else
 int64_t midline3d_room(const void *scene, int doubles, int most);
@@ -17,7 +17,7 @@ void midline3d_gather(const void *scene, int doubles, int most);
 #endif
 
 typedef struct {
-    int32_t which; /* of the chain's functions; of the renderer: 1 for float64 */
+    int32_t which; /* of the backend's functions; of the renderer: 1 for float64 */
     int32_t most;  /* of the instruction sets */
     int32_t bytes, arrays;
     int64_t from, to;
@@ -36,7 +36,7 @@ static void demand(int fine, const char *what) {
 static void read_all(void *to, size_t bytes, FILE *file) { demand(fread(to, 1, bytes, file) == bytes, "cases end early"); }
 
 static int32_t call(const head *h, char *record) {
-#ifdef CHAIN
+#ifdef BACKEND
     return midline3d_run(h->which, record, h->from, h->to, h->most);
 #else
     const int64_t size = midline3d_room(record, h->which, h->most);

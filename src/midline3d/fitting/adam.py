@@ -8,6 +8,7 @@ import torch
 
 from midline3d import scoring
 from midline3d.fitting.objective import PARAMETERS, Descent, Slope, assembled, row, slope, widths
+from midline3d.kernels import select_backend
 from midline3d.losses import Losses
 from midline3d.settings import AdamSettings
 from midline3d.shapes import Float, Int, Tensor
@@ -34,6 +35,7 @@ def descend(
     `length_floor` (step,) in mm, where given, is the length warm-up: no curve may be shorter at that step.
     """
     settings = descent.settings
+    kernels = select_backend(state.points.device.type, state.points.dtype)
     adam = _Adam(settings, state)
     best: _Passed | None = None
     history: list[Tensor] = []
@@ -52,7 +54,7 @@ def descend(
         if not warm and not bool(running.any()):
             break
         state = assembled(adam.step(values, there.gradient, pace.factor), state, start)
-        state = state.clamped(_no_shorter(descent.bounds, shortest))
+        state = kernels.clamped(state, _no_shorter(descent.bounds, shortest))
         if settings.shift_every and step % settings.shift_every == settings.shift_every - 1:
             by = scoring.centre_shift(there.shares, settings.shift_sensitivity, settings.shift_largest)
             state = state.shifted(by) if bool(by.any()) else state

@@ -12,8 +12,10 @@ import torch
 
 from midline3d.appearance import KNOTS, LONGEST, Optics, Profile, Shape, optics, shape_derivatives
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
-from midline3d.fitting.normal import System, assemble, shift_and_look_derivatives, vertex_derivatives
-from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, moved
+from midline3d.fitting.damping import Damping
+from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, take_step
+from midline3d.kernels import System
+from midline3d.kernels.normal import assemble, shift_and_appearance_derivatives, vertex_derivatives
 from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
@@ -21,6 +23,9 @@ from midline3d.state import FrameState
 SETTLED = 0.03
 """Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
 would stop long before the ends have found their place."""
+
+DAMPING = Damping(least=1e-7)
+"""Some hundred numbers of all frames together are known better than those of one."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Shared:
         numbers = body.numbers()
         return Shared(numbers, numbers.new_zeros(cameras, 4))
 
-    def moved(self, step: Float[Tensor, " shared"]) -> Shared:
+    def stepped(self, step: Float[Tensor, " shared"]) -> Shared:
         count = self.cameras.numel()
         turned = self.cameras + step[:count].view_as(self.cameras)
         return Shared(self.body + step[count:].clamp(-0.3, 0.3), turned)
@@ -170,39 +175,43 @@ def learn(
 ) -> Learned:
     """The body, the cameras and all frames together, by Levenberg-Marquardt from where they stand, until an iteration
     gains less than `settled`."""
-    here = _look(problem, rig, prior, shared, state)
+    here = _evaluated(problem, rig, prior, shared, state)
     system = _system(here, rig)
-    damping, done = 1e-3, 0
-    while done < iterations and damping < 1e4:
+    damping, done = torch.tensor(DAMPING.first, dtype=torch.float64), 0
+    while done < iterations and damping < DAMPING.most:
         done += 1
-        own, step = _step(here, system, prior, damping)
-        there = _look(problem, rig, prior, here.shared.moved(step), moved(here.problem, here.at.state, own))
+        own, step = _step(here, system, prior, float(damping))
+        there = _evaluated(problem, rig, prior, here.shared.stepped(step), take_step(here.problem, here.at.state, own))
         gain = here.energy - there.energy
-        if gain > 0:
-            here, damping = there, max(damping * 0.2, 1e-7)
-        else:
-            damping *= 8
+        better = DAMPING.better(damping.new_tensor(here.energy), damping.new_tensor(there.energy))
+        damping = DAMPING.next(damping, better)
+        if better:
+            here = there
         if 0 < gain < settled:
             break
-        if gain > 0 and done < iterations:
+        if better and done < iterations:
             system = _system(here, rig)
     shared = here.shared
     whole = rig.refined(shared.cameras.double().cpu())
     return Learned(Body.of(shared.body), whole, shared.cameras, here.at.state, here.energy, done)
 
 
-def _look(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, state: FrameState) -> _Point:
+def _evaluated(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, state: FrameState) -> _Point:
     body = Body.of(shared.body)
     cameras = rig.local(shared.cameras)
     magnification = scale(cameras, torch.zeros_like(state.points[:, :1])).mean(0)
     taper = body.profile(state.vertices, magnification, problem.taper.floor)
     problem = replace(problem, taper=taper, views=replace(problem.views, cameras=cameras))
-    at = evaluate(problem, replace(state, length=body.length.expand(len(state))).rebuilt(state.middle()))
+    long, middle = replace(state, length=body.length.expand(len(state))), state.vertices // 2
+    made = problem.kernels.through(
+        long.points[:, middle], long.frames[:, middle], long.curvature, long.length, state.middle()
+    )
+    at = evaluate(problem, replace(long, points=made.points, frames=made.frames))
     return _Point(shared, problem, at, float(at.energy.sum() + prior.energy(shared)))
 
 
 @dataclass(frozen=True)
-class _Reduced:
+class SchurComplement:
     """The shared numbers' normal equations, every frame's own unknowns eliminated (Schur complement)."""
 
     hessian: Float[Tensor, "shared shared"]
@@ -213,7 +222,7 @@ class _Reduced:
     """What a frame's own unknowns follow the shared ones by, and in the last column by themselves."""
 
 
-def _reduced(here: _Point, system: System, damping: float) -> _Reduced:
+def _schur_complement(here: _Point, system: System, damping: float) -> SchurComplement:
     layout, hessian, gradient = here.problem.layout, system.hessian, system.gradient
     count = layout.count
     # The length's column among the frame's unknowns is the body's last number, for all frames.
@@ -225,14 +234,14 @@ def _reduced(here: _Point, system: System, damping: float) -> _Reduced:
     solved = torch.cholesky_solve(torch.cat([coupling, gradient[:, own, None]], -1), torch.linalg.cholesky(frames))
     reduced = (hessian[:, common][:, :, common] - coupling.mT @ solved[..., :-1]).sum(0)
     slope = (gradient[:, common] - (coupling.mT @ solved[..., -1:]).squeeze(-1)).sum(0)
-    return _Reduced(reduced, slope, own, solved)
+    return SchurComplement(reduced, slope, own, solved)
 
 
 def _step(
     here: _Point, system: System, prior: SharedPrior, damping: float
 ) -> tuple[Float[Tensor, "batch unknown"], Float[Tensor, " shared"]]:
     """Steps of the frames' unknowns and of the shared numbers, each frame's own length held by the body's."""
-    reduced, weight = _reduced(here, system, damping), prior.weight.double()
+    reduced, weight = _schur_complement(here, system, damping), prior.weight.double()
     hessian = reduced.hessian + torch.diag(weight + damping * torch.diagonal(reduced.hessian).clamp(min=1e-6))
     slope = reduced.slope + weight * (here.shared.flat() - prior.middle).double()
     step = -torch.linalg.solve(hessian, slope)
@@ -248,8 +257,8 @@ def length_variance(problem: Problem, rig: Rig, state: FrameState, shared: Share
 
     The energy rises by 1 where the length is off by the root of it and all else has followed.
     """
-    here = _look(problem, rig, prior, shared, state)
-    hessian = _reduced(here, _system(here, rig), 0.0).hessian + torch.diag(prior.weight.double())
+    here = _evaluated(problem, rig, prior, shared, state)
+    hessian = _schur_complement(here, _system(here, rig), 0.0).hessian + torch.diag(prior.weight.double())
     last = torch.zeros(len(hessian), dtype=hessian.dtype, device=hessian.device)
     last[-1] = 1.0
     return float(torch.linalg.solve(hessian, last)[-1])
@@ -263,9 +272,9 @@ def _system(here: _Point, rig: Rig) -> System:
     seen = optics(cameras, state.points, state.frames[..., 0])
     others = torch.cat(
         [
-            shift_and_look_derivatives(state, at.look, cameras, problem.layout),
+            shift_and_appearance_derivatives(state, at.appearance, cameras, problem.layout),
             _by_cameras(refinement_jacobian(cameras, state.points, pivot)),
-            _by_body(shape_derivatives(problem.taper, state.view_look, seen)),
+            _by_body(shape_derivatives(problem.taper, state.view_appearance, seen)),
         ],
         -1,
     )
@@ -288,17 +297,17 @@ def _by_coordinates(here: _Point, seen: Optics) -> Float[Tensor, "batch camera v
     While a frame is fitted, the light's way through the body and its distance from focus are made anew after every step
     and held during it. Here they count: what they would gain along the body is as much as its length hangs on.
     """
-    problem, state, look = here.problem, here.at.state, here.at.look
+    problem, state, appearance = here.problem, here.at.state, here.at.appearance
     cameras = problem.views.cameras
-    out = look.sigma.new_zeros(*look.sigma.shape, 4, 9)
+    out = appearance.sigma.new_zeros(*appearance.sigma.shape, 4, 9)
     out[..., :2, :3] = projection_jacobian(cameras, state.points)
     axis = cameras.rotation[:, :, None, 2]
-    blurred = look.by_view[..., 2] / torch.where(seen.beyond.abs() > 1e-6, seen.beyond, 1e-6)[..., None]
+    blurred = appearance.by_view[..., 2] / torch.where(seen.beyond.abs() > 1e-6, seen.beyond, 1e-6)[..., None]
     focus = (blurred * state.defocus[:, :, None, None])[..., None] * axis[..., None, :]
     out[..., 2:, :3], out[..., 2:, 3:6] = focus, -focus
     along = (axis * state.frames[:, None, :, :, 0]).sum(-1)
     longer = torch.where(seen.stretch < LONGEST, along * seen.stretch.square(), 0.0)
-    out[..., 3, 6:] = (look.iota * problem.taper.shape.depth * longer)[..., None] * axis
+    out[..., 3, 6:] = (appearance.iota * problem.taper.shape.depth * longer)[..., None] * axis
     return out
 
 
@@ -325,7 +334,7 @@ def _by_cameras(
 
 
 def _by_body(
-    looks: Float[Tensor, "batch camera vertex 2 number"],
+    derivatives: Float[Tensor, "batch camera vertex 2 number"],
 ) -> Float[Tensor, "batch camera vertex 5 number"]:
     """Each blob's five numbers by the body's but the length, from those of sigma and iota."""
-    return torch.nn.functional.pad(looks, (0, 0, 2, 1))
+    return torch.nn.functional.pad(derivatives, (0, 0, 2, 1))

@@ -12,7 +12,7 @@ from midline3d.appearance import Taper, optics
 from midline3d.cameras import project, scale
 from midline3d.fitting.views import Views
 from midline3d.losses import Losses
-from midline3d.rendering import Blobs, Body, render
+from midline3d.rendering import Blobs, Renderer, render
 from midline3d.settings import AdamSettings, LossWeights
 from midline3d.shapes import Float, Int, Tensor
 from midline3d.state import Bounds, FrameState
@@ -36,7 +36,7 @@ class Descent:
     """Share of its peak under which a blob is cut."""
     previous: FrameState | None = None
     """The frame before, for the temporal loss; none for a first frame."""
-    body: Body | None = None
+    renderer: Renderer | None = None
     """A renderer for torch to differentiate through; none: the fastest."""
 
 
@@ -56,8 +56,8 @@ def row(state: FrameState, start: Int[Tensor, " batch"]) -> Float[Tensor, "batch
     """All parameters of a frame side by side."""
     rows = torch.arange(len(state), device=start.device)
     place, frame = state.points[rows, start], state.frames[rows, start].flatten(1)
-    looks = [getattr(state, name) for name in PARAMETERS[4:]]
-    return torch.cat([place, frame, state.curvature.flatten(1), state.length[:, None], *looks], 1)
+    rest = [getattr(state, name) for name in PARAMETERS[4:]]
+    return torch.cat([place, frame, state.curvature.flatten(1), state.length[:, None], *rest], 1)
 
 
 def widths(state: FrameState) -> list[int]:
@@ -80,12 +80,12 @@ def measure(descent: Descent, state: FrameState) -> tuple[Losses, Float[Tensor, 
     views = descent.views
     # Detached: light's way through the body should darken the image, not turn the curve.
     seen = optics(views.cameras, state.points.detach(), state.frames[..., 0].detach())
-    look = descent.taper.look(state.view_look, seen)
-    blobs = look.blobs(project(views.cameras, state.points, state.shift), state.rho)
-    rendering = render(blobs, views.images, descent.cutoff, descent.body)
+    appearance = descent.taper.apply(state.view_appearance, seen)
+    blobs = appearance.blobs(project(views.cameras, state.points, state.shift), state.rho)
+    rendering = render(blobs, views.images, descent.cutoff, descent.renderer)
     peaked = scoring.single_peak(scoring.raw_scores(rendering.overlap, blobs))
     shares = scoring.relative(peaked.detach())
-    radius = (look.sigma / scale(views.cameras, state.points)[..., None]).mean(1)
+    radius = (appearance.sigma / scale(views.cameras, state.points)[..., None]).mean(1)
     zero = torch.zeros_like(state.length)
     pixel_loss = losses.mean_squares if descent.weights.pixel_form == "squares" else losses.pixel_loss
     terms = Losses(
@@ -115,7 +115,7 @@ def _target(descent: Descent, shares: Tensor, blobs: Blobs) -> Tensor:
     if settings.theta == 0:
         return images
     with torch.no_grad():
-        mask = render(scoring.mask_blobs(blobs, shares), images, descent.cutoff, descent.body).image
+        mask = render(scoring.mask_blobs(blobs, shares), images, descent.cutoff, descent.renderer).image
     return scoring.masked(images, mask, settings.theta, settings.outside)
 
 

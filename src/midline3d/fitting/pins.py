@@ -1,4 +1,4 @@
-"""Pins: places in single views that the midline was told to run through, as a few more rows of the normal equations."""
+"""Pins: places in single views that the midline has to run through, as a few more rows of the normal equations."""
 
 from __future__ import annotations
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 
 import torch
 
-from midline3d import compiled, curve, fused
-from midline3d.appearance import Look, Profile, optics
-from midline3d.cameras import project, scale
-from midline3d.fitting.normal import Basis, Layout, System, pixel_system
+from midline3d.appearance import BlobAppearance, Profile
+from midline3d.cameras import scale
+from midline3d.fitting.damping import Damping
 from midline3d.fitting.pins import Pins, pin_energy, with_pins
 from midline3d.fitting.views import Views
-from midline3d.rendering import Objective, Products, products, render
+from midline3d.kernels import Backend, Basis, Layout, Prior, StepLimits, System, select_backend
+from midline3d.rendering import Blobs, Objective, Products, products, render
 from midline3d.settings import SecondOrderSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, where
 
-MOST_LOG_LENGTH, MOST_LOG_LOOK = 0.1, 0.3
+MOST_LOG_LENGTH, MOST_LOG_APPEARANCE = 0.1, 0.3
 """What one step may change at most in the logarithms of the length and of the views' sigma, iota and rho."""
 
 
+DAMPING = Damping()
 TERMS = ("pixels", "curvature", "temporal")
 """Of the energy."""
 
@@ -37,9 +38,17 @@ class Problem:
     weights: SecondOrderSettings
     bounds: Bounds
     anchor: FrameState
-    """What the temporal terms pull towards: the frame before."""
+    """The frame before, which the temporal terms hold the state to."""
     pins: Pins | None = None
-    """Places that the midline was told to run through."""
+    """Places that the midline has to run through."""
+    backend: Backend | None = None
+    """Who does the sums; none: the fastest."""
+
+    @cached_property
+    def kernels(self) -> Backend:
+        """The backend of this problem: the one it was given, else the fastest for its images' device and dtype."""
+        images = self.views.images
+        return self.backend or select_backend(images.device.type, images.dtype)
 
     @cached_property
     def layout(self) -> Layout:
@@ -47,20 +56,22 @@ class Problem:
         return Layout(self.basis.matrix.shape[1], basis.shape[2], basis.shape[0])
 
     @cached_property
-    def stiffness(self) -> Float[Tensor, "vertex both"]:
-        """Q of the curvature's energy sum(K' Q K), by the vertices and, behind them, by the nodes."""
-        return _stiffness(self.basis, self.weights.smoothness, self.weights.size)
+    def prior(self) -> Prior:
+        """What holds the frames beside their pixels."""
+        stiffness = _stiffness(self.basis, self.weights.smoothness, self.weights.size)
+        keeping = _keeping(self.basis, self.weights, self.layout)
+        return Prior(self.anchor, stiffness, keeping, self.layout, self.weights.pixels)
 
     @cached_property
-    def keeping(self) -> Float[Tensor, " kept"]:
-        """Weights of what `_kept` returns."""
-        return _keeping(self.basis, self.weights, self.layout)
+    def limits(self) -> StepLimits:
+        return StepLimits(MOST_LOG_LENGTH, MOST_LOG_APPEARANCE, self.bounds)
 
     @cached_property
     def prior_hessian(self) -> Float[Tensor, "unknown unknown"]:
         """H of the curvature's and the temporal terms: both are quadratic, so that it never changes."""
-        block = self.basis.matrix.mT @ self.stiffness[:, len(self.basis.matrix) :]
-        return torch.block_diag(block.new_zeros(5, 5), block, block, torch.diag(self.keeping))
+        free = self.basis.matrix.new_zeros(2 * (self.layout.bend.start,))
+        block = self.basis.matrix.mT @ self.prior.stiffness[:, len(self.basis.matrix) :]
+        return torch.block_diag(free, block, block, torch.diag(self.prior.keeping))
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,7 @@ class Evaluation:
     """A state held against the images."""
 
     state: FrameState
-    look: Look
+    appearance: BlobAppearance
     products: Products
     energy: Float[Tensor, " batch"]
     terms: dict[str, Float[Tensor, " batch"]]
@@ -89,33 +100,23 @@ class Fit:
 
 
 def evaluate(problem: Problem, state: FrameState) -> Evaluation:
-    seen = optics(problem.views.cameras, state.points, state.frames[..., 0])
-    look = problem.taper.look(state.view_look, seen)
-    centre = project(problem.views.cameras, state.points, state.shift)
-    pixels = products(look.blobs(centre, state.rho), problem.views.images, problem.objective)
-    energy, terms, gradient = _energies(problem, state, pixels.loss)
-    named = dict(zip(TERMS, terms.unbind(), strict=True))
+    """Draws the states, and sums what the images and the priors say of them."""
+    appearance, blobs = _drawn(problem, state)
+    pixels = products(blobs, problem.views.images, problem.objective)
+    sums = problem.kernels.energy(problem.prior, state, pixels.loss)
+    energy, named = sums.total, dict(zip(TERMS, sums.terms.unbind(), strict=True))
     if problem.pins is not None:
         named["pins"] = pin_energy(problem.pins, problem.views.cameras, state)
         energy = energy + named["pins"]
-    return Evaluation(state, look, pixels, energy, named, gradient)
+    return Evaluation(state, appearance, pixels, energy, named, sums.prior_gradient)
 
 
-def _energies(
-    problem: Problem, state: FrameState, losses: Float[Tensor, "batch camera"]
-) -> tuple[Float[Tensor, " batch"], Float[Tensor, "term batch"], Float[Tensor, "batch unknown"]]:
-    """The energy, its `TERMS`, and the gradient of the last two."""
-    curvature, weight = state.curvature.mT.flatten(1), problem.weights.pixels
-    # A row for each direction of each frame, and one matrix: a product of batches costs ten times as much.
-    slope = (curvature.view(-1, state.vertices) @ problem.stiffness).view(len(state), 2, -1)
-    if fused.takes(losses, slope, *vars(state).values(), *vars(problem.anchor).values()):
-        return fused.energy(vars(state), vars(problem.anchor), losses, slope, problem.keeping, weight)
-    kept = _kept(problem, state)
-    pull = problem.keeping * kept
-    bending = (curvature * slope[..., : state.vertices].flatten(1)).sum(1)
-    terms = torch.stack([weight * losses.sum(1), bending, (pull * kept).sum(1)])
-    bend = slope[..., state.vertices :].flatten(1)
-    return terms.sum(0), terms, torch.cat([bend.new_zeros(len(bend), 5), bend, pull], 1)
+def _drawn(problem: Problem, state: FrameState) -> tuple[BlobAppearance, Blobs]:
+    """The states' appearance in the problem's views, and the blobs that they are drawn by."""
+    kernels, cameras = problem.kernels, problem.views.cameras
+    optics = kernels.optics(cameras, state.points, state.frames[..., 0])
+    appearance = kernels.appearance(problem.taper, state.view_appearance, optics)
+    return appearance, appearance.blobs(kernels.project(cameras, state.points, state.shift), state.rho)
 
 
 def normal_equations(problem: Problem, at: Evaluation) -> System:
@@ -123,7 +124,7 @@ def normal_equations(problem: Problem, at: Evaluation) -> System:
     cameras, weight, sums = problem.views.cameras, problem.weights.pixels, at.products
     if problem.pins is not None:
         sums = with_pins(sums, problem.pins, cameras, at.state, weight)
-    system = pixel_system(sums, at.state, at.look, cameras, problem.basis, problem.layout)
+    system = problem.kernels.pixel_system(sums, at.state, at.appearance, cameras, problem.basis, problem.layout)
     return System(
         torch.add(problem.prior_hessian, system.hessian, alpha=weight),
         torch.add(at.prior_gradient, system.gradient, alpha=weight),
@@ -141,9 +142,7 @@ def add_priors(problem: Problem, at: Evaluation, system: System) -> System:
 
 def rendered(problem: Problem, state: FrameState) -> Float[Tensor, "batch camera w w"]:
     """What the images should be."""
-    cameras = problem.views.cameras
-    look = problem.taper.look(state.view_look, optics(cameras, state.points, state.frames[..., 0]))
-    blobs = look.blobs(project(cameras, state.points, state.shift), state.rho)
+    _, blobs = _drawn(problem, state)
     return render(blobs, problem.views.images, problem.objective.cutoff).image
 
 
@@ -151,67 +150,28 @@ def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
     """The batch to convergence: each frame stops by itself once a step moves its vertices by hardly a pixel's share."""
     at = evaluate(problem, state)
     per_mm = scale(problem.views.cameras, state.points).mean(1)
-    damping = torch.full_like(per_mm, 1e-3)
+    damping = torch.full_like(per_mm, DAMPING.first)
     active = torch.ones_like(per_mm, dtype=torch.bool)
     taken = torch.zeros_like(per_mm, dtype=torch.long)
     for _ in range(iterations):
-        step = solve(normal_equations(problem, at), damping)
-        trial = evaluate(problem, moved(problem, at.state, step))
-        better = active & (trial.energy < at.energy)
+        step = problem.kernels.solve(normal_equations(problem, at), damping)
+        trial = evaluate(problem, take_step(problem, at.state, step))
+        better = active & DAMPING.better(at.energy, trial.energy)
         way = (trial.state.points - at.state.points).square().sum(-1).mean(1).sqrt() * per_mm
         taken += active
         # A step that would hardly move anything ends the fit, whether it was an improvement or not. One that could not
         # be solved for (NaN) does not: more damping will.
         active = active & ~(way <= problem.weights.settled)
-        damping = torch.where(better, damping * 0.2, damping * 8).clamp(1e-6, 1e4)
+        damping = DAMPING.next(damping, better)
         at = chosen(better, trial, at)
         if not active.any():
             break
     return Fit(at.state, at.energy, at.terms, taken)
 
 
-def solve(system: System, damping: Float[Tensor, " batch"]) -> Float[Tensor, "batch unknown"]:
-    """The damped step. In float64: the unknowns' scales differ by more than float32 can hold."""
-    if compiled.takes(system.hessian, system.gradient, damping):
-        return compiled.solve(system.hessian, system.gradient, damping)
-    hessian, gradient = system.hessian.double(), system.gradient.double()
-    diagonal = torch.diagonal(hessian, dim1=1, dim2=2)
-    diagonal += diagonal * damping[:, None] + 1e-9 * diagonal.amax(1, keepdim=True)
-    factor, _ = torch.linalg.cholesky_ex(hessian)
-    # Not cholesky_solve: for batches on a GPU it takes memory while it runs, which no CUDA graph can record.
-    half = torch.linalg.solve_triangular(factor, -gradient[..., None], upper=False)
-    return torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(-1).to(system.gradient.dtype)
-
-
-def moved(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:
+def take_step(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:
     """The state after a step of the unknowns."""
-    matrix, bounds = problem.basis.matrix, problem.bounds
-    limits = (MOST_LOG_LENGTH, MOST_LOG_LOOK, *bounds.numbers())
-    if compiled.takes(step, matrix, *vars(state).values()):
-        return FrameState(**compiled.moved(vars(state), step, matrix, limits))
-    if fused.takes(step, matrix, *vars(state).values()):
-        return FrameState(**fused.moved(vars(state), step, matrix, limits))
-    layout = problem.layout
-    middle = state.vertices // 2
-    frame = state.frames[:, middle]
-    turn = (frame[..., 1:] @ step[:, 3:5, None]).squeeze(-1)
-    bend = matrix @ step[:, layout.bend].unflatten(1, (2, -1)).mT
-    sigma, iota, defocus, rho = step[:, layout.look].unflatten(1, (4, -1)).unbind(1)
-    most = MOST_LOG_LOOK
-    there = replace(
-        state,
-        curvature=state.curvature + bend,
-        length=state.length * step[:, layout.length].clamp(-MOST_LOG_LENGTH, MOST_LOG_LENGTH).exp(),
-        shift=state.shift + step[:, layout.shift],
-        sigma=state.sigma * sigma.clamp(-most, most).exp(),
-        iota=state.iota * iota.clamp(-most, most).exp(),
-        defocus=state.defocus + defocus,
-        rho=state.rho * rho.clamp(-most, most).exp(),
-    ).within(bounds)
-    turned = curve.orthonormal(curve.rotation_exp(turn) @ frame)
-    place = state.points[:, middle] + step[:, :3]
-    made = curve.integrate(place, turned, there.curvature, there.length, state.middle())
-    return replace(there, points=made.points, frames=made.frames)
+    return problem.kernels.take_step(state, step, problem.basis, problem.layout, problem.limits)
 
 
 def chosen(choice: Bool[Tensor, " batch"], first: Evaluation, second: Evaluation) -> Evaluation:
@@ -224,12 +184,12 @@ def chosen(choice: Bool[Tensor, " batch"], first: Evaluation, second: Evaluation
     def pick(one: Tensor, other: Tensor) -> Tensor:
         return torch.where(choice.view(-1, *[1] * (one.ndim - 1)), one, other)
 
-    def record(one: Look | Products, other: Look | Products) -> dict[str, Tensor]:
+    def record(one: BlobAppearance | Products, other: BlobAppearance | Products) -> dict[str, Tensor]:
         return {item.name: pick(getattr(one, item.name), getattr(other, item.name)) for item in fields(one)}
 
     return Evaluation(
         state=where(choice, first.state, second.state),
-        look=Look(**record(first.look, second.look)),
+        appearance=BlobAppearance(**record(first.appearance, second.appearance)),
         products=Products(**record(first.products, second.products)),
         energy=pick(first.energy, second.energy),
         terms={name: pick(first.terms[name], second.terms[name]) for name in first.terms},
@@ -260,15 +220,3 @@ def _keeping(basis: Basis, weights: SecondOrderSettings, layout: Layout) -> Floa
         (views, weights.keep_look),
     ]
     return torch.cat([basis.matrix.new_full((count,), weight) for count, weight in each])
-
-
-def _kept(problem: Problem, state: FrameState) -> Float[Tensor, "batch kept"]:
-    """What has changed since the anchor, in the layout's order: log length, shift, log looks (defocus from 0)."""
-    before, views = problem.anchor, problem.layout.cameras
-    ratio = _sizes(state) / _sizes(before)
-    log_length, look, rho = ratio.log().split([1, 2 * views, views], 1)
-    return torch.cat([log_length, state.shift - before.shift, look, state.defocus, rho], 1)
-
-
-def _sizes(state: FrameState) -> Float[Tensor, "batch size"]:
-    return torch.cat([state.length[:, None], state.sigma, state.iota, state.rho], 1)

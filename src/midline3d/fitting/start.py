@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.functional import avg_pool2d, conv2d, interpolate
 
-from midline3d import curve
 from midline3d.cameras import Cameras, scale
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Fit, Problem, fit
 from midline3d.fitting.views import Views
+from midline3d.kernels import select_backend, spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.shapes import Float, Int, Tensor
@@ -207,7 +206,8 @@ def random_starts(views: Views, length: float, sigma: float, vertices: int, gene
     curvature = torch.zeros(count, vertices, 2).to(images)
     lengths = torch.full((count,), length).to(images)
     middle = torch.full((count,), vertices // 2, device=images.device)
-    made = curve.integrate(torch.zeros(count, 3).to(images), frames, curvature, lengths, middle)
+    kernels = select_backend(images.device.type, images.dtype)
+    made = kernels.integrate(torch.zeros(count, 3).to(images), frames, curvature, lengths, middle)
     width = (sigma * scale(views.cameras, made.points)).expand(count, images.shape[1])
     return FrameState(
         points=made.points,
@@ -255,7 +255,8 @@ def refined(state: FrameState, vertices: int) -> FrameState:
     old = state.vertices // 2
     middle = torch.full((len(state),), vertices // 2, device=bend.device)
     # The middle vertex of an even number lies half a segment beyond the middle of the body.
-    made = curve.integrate(state.points[:, old], state.frames[:, old], bend, state.length, middle)
+    kernels = select_backend(bend.device.type, bend.dtype)
+    made = kernels.integrate(state.points[:, old], state.frames[:, old], bend, state.length, middle)
     return replace(state, points=made.points, frames=made.frames, curvature=bend)
 
 

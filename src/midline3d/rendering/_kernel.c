@@ -1,4 +1,4 @@
-/* The compiled body of the renderer: see contract.py for what it computes and cpu.py for how it is called.
+/* The renderer in C: see contract.py for what it computes and cpu.py for how it is called.
 
    Plain C: no Python header, no other library. Each number type and instruction set is one inclusion of _kernel.h;
    which one runs is decided on the machine it runs on: NEON, or SSE2, AVX2 and AVX-512 (_processor.h). */

@@ -8,7 +8,7 @@
    so that the result does not depend on who works on what. */
 
 #include "_kernel_vectors.h"
-#include "_kernel_windows.h"
+#include "_kernel_patches.h"
 #include "_kernel_jobs.h"
 
 #undef vec

@@ -7,7 +7,7 @@ typedef struct NAME(pixels) {
     vec right, down, log_x, power, shape, closeness;
 } NAME(pixels);
 
-INLINE void NAME(look)(const NAME(blob) *blob, vec right, vec down, NAME(pixels) *pixels) {
+INLINE void NAME(sample)(const NAME(blob) *blob, vec right, vec down, NAME(pixels) *pixels) {
     const vec squared = right * right + down * down, one = NAME(fill)(1), least = NAME(fill)(-126);
     const mask off_centre = squared > NAME(fill)(0);
     const vec safe = NAME(select)(off_centre, squared, one);
@@ -23,9 +23,9 @@ INLINE void NAME(look)(const NAME(blob) *blob, vec right, vec down, NAME(pixels)
 
 /* dB / d(u, v, sigma, iota, rho); 0 for position, width and exponent on the centre, where the power is 0. */
 INLINE void NAME(slopes)(const NAME(blob) *blob, const NAME(pixels) *pixels, vec slopes[5]) {
-    const vec swing = pixels->shape * pixels->power * blob->iota, pull = swing * pixels->closeness * (2 * blob->rho);
-    slopes[0] = pull * pixels->right;
-    slopes[1] = pull * pixels->down;
+    const vec swing = pixels->shape * pixels->power * blob->iota, radial = swing * pixels->closeness * (2 * blob->rho);
+    slopes[0] = radial * pixels->right;
+    slopes[1] = radial * pixels->down;
     slopes[2] = swing * (2 * blob->rho / blob->sigma);
     slopes[3] = pixels->shape;
     slopes[4] = swing * pixels->log_x * (REAL)-LN2;
@@ -64,17 +64,17 @@ static void NAME(sort_owned)(NAME(room) *room, const scene *s, NAME(band) band, 
     /* `start` has moved to the end of each part's pixels; the next multiple of LANES is where the next part begins. */
 }
 
-/* `look` at the pixels of a blob's list from `at` on, at most a chunk of them: side by side, not one by one. */
+/* `sample` the pixels of a blob's list from `at` on, at most a chunk of them: side by side, not one by one. */
 static void NAME(look_ahead)(NAME(room) *room, const NAME(blob) *blob, int32_t at, int32_t end) {
     const NAME(blob) b = *blob;
     NAME(pixels) *pixels = room->pixels;
     const int32_t last = at + CHUNK * LANES < end ? at + CHUNK * LANES : end;
     const REAL *column = room->column, *row = room->row;
     for (; at + LANES < last; at += 2 * LANES, pixels += 2) {
-        NAME(look)(&b, NAME(load)(column + at) - b.u, NAME(load)(row + at) - b.v, pixels);
-        NAME(look)(&b, NAME(load)(column + at + LANES) - b.u, NAME(load)(row + at + LANES) - b.v, pixels + 1);
+        NAME(sample)(&b, NAME(load)(column + at) - b.u, NAME(load)(row + at) - b.v, pixels);
+        NAME(sample)(&b, NAME(load)(column + at + LANES) - b.u, NAME(load)(row + at + LANES) - b.v, pixels + 1);
     }
-    if (at < last) NAME(look)(&b, NAME(load)(column + at) - b.u, NAME(load)(row + at) - b.v, pixels);
+    if (at < last) NAME(sample)(&b, NAME(load)(column + at) - b.u, NAME(load)(row + at) - b.v, pixels);
 }
 
 /* The part of a blob's gradient that comes from its own sums: all pixels of its window, whoever owns them. */
@@ -96,8 +96,8 @@ static void NAME(add_window)(NAME(room) *room, const scene *s, const NAME(blob) 
             for (int column = begin, k = 0; column <= last; column += 2 * LANES, k += 2) {
                 const vec one = NAME(load)(room->columns + column) - b.u;
                 const vec other = NAME(load)(room->columns + column + LANES) - b.u;
-                NAME(look)(&b, one, NAME(fill)(down), pixels + k);
-                NAME(look)(&b, other, NAME(fill)(down), pixels + k + 1);
+                NAME(sample)(&b, one, NAME(fill)(down), pixels + k);
+                NAME(sample)(&b, other, NAME(fill)(down), pixels + k + 1);
             }
             for (int column = begin, k = 0; column <= last; column += LANES, k++) {
                 NAME(slopes)(&b, pixels + k, g);
@@ -160,14 +160,14 @@ static void NAME(backward)(NAME(room) *room, const scene *s, int64_t view, NAME(
     }
 }
 
-/* Cauchy's loss of some vectors of pixels. In: exp(r) in `pulls`, 1 / (1 + R) in `weights`. Out, where blobs reach: the
+/* Cauchy's loss of some vectors of pixels. In: exp(r) in `slope_weights`, 1 / (1 + R) in `weights`. Out, where blobs reach: the
    weights of g r and of g g', g the derivatives of B (not yet of log(1 + B)). */
-INLINE vec NAME(losses)(const scene *s, REAL *pulls, REAL *weights, int vectors, int reached) {
+INLINE vec NAME(losses)(const scene *s, REAL *slope_weights, REAL *weights, int vectors, int reached) {
     const vec one = NAME(fill)(1);
     const int robust = isfinite(s->robust);
     const REAL sharpness = robust ? (REAL)(1 / (s->robust * s->robust)) : 0;
     vec residual[4], ratio[4], loss = NAME(fill)(0), likelihood = one;
-    for (int k = 0; k < vectors; k++) residual[k] = NAME(ln)(NAME(load)(pulls + k * LANES));
+    for (int k = 0; k < vectors; k++) residual[k] = NAME(ln)(NAME(load)(slope_weights + k * LANES));
     for (int k = 0; k < vectors; k++) {
         const vec squared = residual[k] * residual[k];
         ratio[k] = one + squared * sharpness;
@@ -177,9 +177,9 @@ INLINE vec NAME(losses)(const scene *s, REAL *pulls, REAL *weights, int vectors,
     /* Four pixels share a logarithm: the sum of their losses is the logarithm of a product. */
     if (robust) loss = NAME(ln)(likelihood) * (REAL)(s->robust * s->robust);
     for (int k = 0; reached && k < vectors; k++) {
-        const vec inverse = NAME(load)(weights + k * LANES), pull = inverse / ratio[k];
-        NAME(store)(weights + k * LANES, pull * inverse);
-        NAME(store)(pulls + k * LANES, pull * residual[k]);
+        const vec inverse = NAME(load)(weights + k * LANES), share = inverse / ratio[k];
+        NAME(store)(weights + k * LANES, share * inverse);
+        NAME(store)(slope_weights + k * LANES, share * residual[k]);
     }
     return loss;
 }
@@ -187,7 +187,7 @@ INLINE vec NAME(losses)(const scene *s, REAL *pulls, REAL *weights, int vectors,
 /* Residuals of `count` pixels in a row, whole vectors: their loss; weights for the sums where blobs reach them. */
 INLINE double NAME(residuals)(NAME(room) *room, const scene *s, size_t from, int count, int reached) {
     const REAL *images = room->image + from, *bests = room->best + from;
-    REAL *weights = room->weight + from, *pulls = room->pull + from;
+    REAL *weights = room->weight + from, *slope_weights = room->slope_weight + from;
     int32_t *owners = room->owner + from;
     const vec one = NAME(fill)(1);
     for (int i = 0; i < count; i += LANES) {
@@ -200,12 +200,12 @@ INLINE double NAME(residuals)(NAME(room) *room, const scene *s, size_t from, int
                              NAME(select_ints)(best > NAME(fill)(0), NAME(load_ints)(owners + i), (ints){0} - 1));
             target = render * render * both;
         }
-        NAME(store)(pulls + i, target); /* where nothing reaches, -r will do: only its square counts */
+        NAME(store)(slope_weights + i, target); /* where nothing reaches, -r will do: only its square counts */
     }
     vec loss = NAME(fill)(0);
     int i = 0;
-    for (; i + 4 * LANES <= count; i += 4 * LANES) loss += NAME(losses)(s, pulls + i, weights + i, 4, reached);
-    for (; i < count; i += LANES) loss += NAME(losses)(s, pulls + i, weights + i, 1, reached);
+    for (; i + 4 * LANES <= count; i += 4 * LANES) loss += NAME(losses)(s, slope_weights + i, weights + i, 4, reached);
+    for (; i < count; i += LANES) loss += NAME(losses)(s, slope_weights + i, weights + i, 1, reached);
     return NAME(sum)(loss);
 }
 
@@ -227,7 +227,7 @@ static void NAME(products)(NAME(room) *room, const scene *s, int64_t view, NAME(
         *loss += NAME(residuals_of_row)(room, s, at + left, right - left, 1);
         *loss += NAME(residuals_of_row)(room, s, at + right, room->stride - right, 0);
     }
-    NAME(sort_owned)(room, s, band, room->owner, room->stride, room->weight, room->pull);
+    NAME(sort_owned)(room, s, band, room->owner, room->stride, room->weight, room->slope_weight);
     int32_t begin = 0;
     for (int n = 0; n < (int)s->vertices; n++) {
         const NAME(blob) *blob = room->blobs + n;
@@ -239,10 +239,10 @@ static void NAME(products)(NAME(room) *room, const scene *s, int64_t view, NAME(
         for (int32_t at = begin; at < end; at += LANES) {
             if ((at - begin) % (CHUNK * LANES) == 0) NAME(look_ahead)(room, blob, at, end);
             NAME(slopes)(blob, room->pixels + (at - begin) / LANES % CHUNK, g);
-            const vec weight = NAME(load)(room->first_weight + at), pull = NAME(load)(room->second_weight + at);
+            const vec weight = NAME(load)(room->first_weight + at), slope_weight = NAME(load)(room->second_weight + at);
             for (int i = 0, k = 0; i < 5; i++) {
                 const vec weighted = weight * g[i];
-                slope[i] += pull * g[i];
+                slope[i] += slope_weight * g[i];
                 for (int j = i; j < 5; j++, k++) gram[k] += weighted * g[j];
             }
         }

@@ -1,9 +1,9 @@
-"""What every body of the renderer takes and gives, and what happens in the corners.
+"""What every renderer takes and gives, and what happens in the corners.
 
 A blob is B(i, j) = iota exp(-x^rho), x = ((i - u)^2 + (j - v)^2) / (2 sigma^2), at pixel centres (integers; i runs
 along u, to the right). The render is the maximum over a view's blobs.
 
-Corners, the same for every body:
+Corners, the same for every renderer:
 - A blob is cut to 0 where B < cutoff * iota; `cutoff` = 0 cuts nothing (the reference only).
 - A pixel on a blob's centre (x = 0) passes no gradient to its position, width or exponent, also where rho < 1 and the
   derivative is infinite.
@@ -57,7 +57,7 @@ class Objective:
     cutoff: float
     """Share of its peak under which a blob is cut."""
     robust: float = math.inf
-    """c of Cauchy's loss c^2 log(1 + (r / c)^2), in units of r: residuals well above it, dirt, lose their pull."""
+    """c of Cauchy's loss c^2 log(1 + (r / c)^2), in units of r: residuals well above it, dirt, hardly count."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Products:
 
 
 @runtime_checkable
-class Body(Protocol):
+class Renderer(Protocol):
     """One implementation of the operator. Tensors are contiguous and of one dtype; images lie on the blobs' device."""
 
     def forward(

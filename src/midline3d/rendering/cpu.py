@@ -1,4 +1,4 @@
-"""The compiled body: each blob's window once, each owned pixel once, on all of torch's threads (see _kernel.c)."""
+"""The compiled renderer: each blob's patch once, each owned pixel once, on all of torch's threads (see _kernel.c)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Scene(ctypes.Structure):
 
 
 class Compiled:
-    """The compiled body behind the operator's contract. Results do not depend on the number of threads.
+    """The compiled renderer behind the operator's contract. Results do not depend on the number of threads.
 
     float32 goes by vectors and tables and is right to about 1e-6 of a blob's peak; float64 by the C library, slower.
     `widest` holds it to a narrower instruction set than the machine has (0: the plainest).
@@ -139,7 +139,7 @@ class Compiled:
 def _complaint(name: str, tensor: Tensor, images: Tensor) -> Exception:
     if not tensor.is_cpu:
         return ValueError(
-            f"{name} lies on {tensor.device}, but the compiled renderer works on the CPU: use another body"
+            f"{name} lies on {tensor.device}, but the compiled renderer works on the CPU: use another renderer"
         )
     if not tensor.is_contiguous():
         return ValueError(f"{name} is not contiguous: call .contiguous() first")

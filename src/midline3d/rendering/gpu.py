@@ -1,4 +1,4 @@
-"""The GPU body, in Triton: imported only where a GPU is asked for, since Triton is optional.
+"""The GPU renderer, in Triton: imported only where a GPU is asked for, since Triton is optional.
 
 Two passes, both without atomics, so that the same input gives the same bits every time:
 - over the pixels, a program for each tile of each view: the largest of the blobs that reach the tile, and its owner;
@@ -21,7 +21,7 @@ from midline3d.shapes import Float, Int, Tensor
 
 @dataclass(frozen=True)
 class Triton:
-    """The Triton body behind the operator's contract; the fields are the shapes of its programs."""
+    """The Triton renderer behind the operator's contract; the fields are the shapes of its programs."""
 
     tile: tuple[int, int] = (16, 16)
     """Rows and columns (px, powers of 2) of a program of the pixel pass."""
@@ -90,7 +90,7 @@ class Triton:
 
 
 class _Call:
-    """What every kernel is told: the blobs, the cut and the sizes."""
+    """What every kernel takes: the blobs, the cut and the sizes."""
 
     def __init__(self, blobs: Blobs, images: Tensor, cutoff: float) -> None:
         batch, cameras, self.height, self.width = images.shape

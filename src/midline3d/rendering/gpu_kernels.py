@@ -1,4 +1,4 @@
-"""The Triton kernels of the GPU body: one program for each tile of a view, or for each blob.
+"""The Triton kernels of the GPU renderer: one program for each tile of a view, or for each blob.
 
 `centre`, `sigma`, `iota`, `rho` and what lies beside them point at the contract's tensors; `cut` is -log(cutoff).
 Triton reads the functions' source, so nothing may wrap them: `no_type_check` keeps the tests' shape checker away.
@@ -221,8 +221,8 @@ def _shape(right, down, sigma, rho, cut, counts):
 def _slopes(right, down, log_x, steep, power, shape, sigma, iota, rho):
     """dB / d(u, v, sigma, iota, rho)."""
     value = iota * shape
-    pull = value * steep * (rho / (sigma * sigma))
-    return pull * right, pull * down, value * power * (2.0 * rho / sigma), shape, -value * power * log_x * LOG_2
+    radial = value * steep * (rho / (sigma * sigma))
+    return radial * right, radial * down, value * power * (2.0 * rho / sigma), shape, -value * power * log_x * LOG_2
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The operator as the rest of the package calls it: any body, differentiable."""
+"""The operator as the rest of the package calls it: any renderer, differentiable."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 from midline3d.native import REMEDY
-from midline3d.rendering.contract import Blobs, Body, Objective, Products, Rendering
+from midline3d.rendering.contract import Blobs, Objective, Products, Renderer, Rendering
 from midline3d.rendering.cpu import Compiled
-from midline3d.rendering.windows import Windows
+from midline3d.rendering.patches import Patches
 from midline3d.shapes import Float, Tensor
 
 
 @cache
-def select_body(device: str) -> Body:
-    """The fastest body there is for a kind of device ("cpu", "cuda")."""
+def select_renderer(device: str) -> Renderer:
+    """The fastest renderer there is for a kind of device ("cpu", "cuda")."""
     if device == "cuda":
         try:
             from midline3d.rendering.gpu import Triton
@@ -33,42 +33,42 @@ def select_body(device: str) -> Body:
                 f"the CPU renders in plain torch, many times slower: {missing} ({REMEDY})",
                 stacklevel=2,
             )
-    return Windows()
+    return Patches()
 
 
 def render(
-    blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float, body: Body | None = None
+    blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float, renderer: Renderer | None = None
 ) -> Rendering:
     """R and the sums of the scores, with gradients by the blobs (not by the images)."""
-    body = body or select_body(images.device.type)
+    renderer = renderer or select_renderer(images.device.type)
     tensors = [tensor.contiguous() for tensor in blobs.tensors()]
-    return Rendering(*_Render.apply(body, cutoff, images.contiguous(), *tensors))
+    return Rendering(*_Render.apply(renderer, cutoff, images.contiguous(), *tensors))
 
 
 def products(
     blobs: Blobs,
     images: Float[Tensor, "batch camera height width"],
     objective: Objective,
-    body: Body | None = None,
+    renderer: Renderer | None = None,
 ) -> Products:
     """The normal equations of the pixels, blob by blob."""
-    body = body or select_body(images.device.type)
+    renderer = renderer or select_renderer(images.device.type)
     blobs = Blobs(*(tensor.contiguous() for tensor in blobs.tensors()))
-    return body.products(blobs, images.contiguous(), objective)
+    return renderer.products(blobs, images.contiguous(), objective)
 
 
 class _Render(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, body: Body, cutoff: float, images: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        rendering, owner = body.forward(Blobs(*tensors), images, cutoff)
+    def forward(ctx: Any, renderer: Renderer, cutoff: float, images: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        rendering, owner = renderer.forward(Blobs(*tensors), images, cutoff)
         ctx.save_for_backward(images, owner, *tensors)
-        ctx.body, ctx.cutoff = body, cutoff
+        ctx.renderer, ctx.cutoff = renderer, cutoff
         return rendering.image, rendering.overlap, rendering.mass
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         images, owner, *tensors = ctx.saved_tensors
         parts = Rendering(*(part.contiguous() for part in upstream))
-        gradient = ctx.body.backward(Blobs(*tensors), images, owner, parts, ctx.cutoff)
+        gradient = ctx.renderer.backward(Blobs(*tensors), images, owner, parts, ctx.cutoff)
         centre, sigma, iota = gradient[..., :2], gradient[..., 2], gradient[..., 3]
         return None, None, None, centre, sigma, iota, gradient[..., 4].sum(-1)

@@ -1,4 +1,4 @@
-"""The equations, literally: every blob at every pixel, in plain torch. The truth that other bodies are held against."""
+"""The equations, literally: every blob at every pixel, in plain torch. What other renderers are held against."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def render(blobs: Blobs, images: Float[Tensor, "batch camera height width"], cut
 def blob_stack(
     blobs: Blobs, size: tuple[int, int] | torch.Size, cutoff: float = 0.0
 ) -> Float[Tensor, "batch camera vertex height width"]:
-    """B_{c,n}(i, j): the tensor that no other body ever builds."""
+    """B_{c,n}(i, j): the tensor that no other renderer ever builds."""
     height, width = size
     u, v = blobs.centre[..., None, None].unbind(-3)
     columns = torch.arange(width, dtype=u.dtype, device=u.device)
@@ -40,7 +40,7 @@ def blob_stack(
 
 
 class Reference:
-    """The dense body behind the operator's contract."""
+    """The dense renderer behind the operator's contract."""
 
     def forward(
         self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float
@@ -107,8 +107,8 @@ def slopes_at(
     if cutoff > 0:
         shape = torch.where(power <= -math.log(cutoff), shape, 0.0)
     stack = iota * shape
-    pull = stack * rho * power / safe / sigma.square()
-    slopes = [pull * right, pull * down, stack * rho * power * (2 / sigma), shape, -stack * power * safe.log()]
+    radial = stack * rho * power / safe / sigma.square()
+    slopes = [radial * right, radial * down, stack * rho * power * (2 / sigma), shape, -stack * power * safe.log()]
     return stack, torch.stack(torch.broadcast_tensors(*slopes), -1)
 
 

@@ -15,18 +15,18 @@ import torch
 
 from midline3d.appearance import Profile, Shape
 from midline3d.cameras import Cameras
-from midline3d.fitting.normal import System, spline_basis
 from midline3d.fitting.second_order import (
+    DAMPING,
     TERMS,
     Evaluation,
     Fit,
     Problem,
     evaluate,
-    moved,
     normal_equations,
-    solve,
+    take_step,
 )
 from midline3d.fitting.views import Views
+from midline3d.kernels import System, spline_basis
 from midline3d.rendering import Objective
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import Bounds, FrameState, merged
@@ -163,17 +163,16 @@ class Batch:
         size = self._anchor.shape[1]
         gradient, hessian = kept[:, self._written() :].split([problem.layout.count, problem.layout.count**2], 1)
         old, energy = self._unpacked(kept), kept[:, size]
-        step = solve(System(hessian.unflatten(1, (problem.layout.count, -1)), gradient), self.damping)
-        tried = torch.where(self.fresh[:, None], kept[:, :size], _packed(moved(problem, old, step)))
+        step = problem.kernels.solve(System(hessian.unflatten(1, (problem.layout.count, -1)), gradient), self.damping)
+        tried = torch.where(self.fresh[:, None], kept[:, :size], _packed(take_step(problem, old, step)))
         trial = evaluate(problem, self._unpacked(tried))
         active = (self.frame <= self.bank.last) & ~self.waiting
         stepped = active & ~self.fresh
-        better = active & (self.fresh | (trial.energy < energy))
+        better = active & (self.fresh | DAMPING.better(energy, trial.energy))
         travelled = (trial.state.points - old.points).square().sum(-1).mean(1).sqrt() * self.per_mm
         self.taken += stepped
         settled = stepped & ((travelled <= weights.settled) | (self.taken >= weights.iterations))
-        damped = (self.damping * torch.where(better, 0.2, 8.0)).clamp(1e-6, 1e4)
-        self.damping.copy_(torch.where(self.fresh, 1e-3, damped))
+        self.damping.copy_(torch.where(self.fresh, DAMPING.first, DAMPING.next(self.damping, better)))
         torch.where(better[:, None], self._row(trial), kept, out=kept)
         self.fresh.zero_()
         self._write(settled)
@@ -197,7 +196,7 @@ class Batch:
         size = self._anchor.shape[1]
         # The anchor is still the frame before, told where the last one was.
         here, before = (
-            self._unpacked(state[rows]).moved(bank.offset[frame]) for state in (self._kept[:, :size], self._anchor)
+            self._unpacked(state[rows]).translated(bank.offset[frame]) for state in (self._kept[:, :size], self._anchor)
         )
         start, images = self._start(rows, frame, here, before)
         self._images[target] = images
@@ -232,7 +231,8 @@ class Batch:
             points=2 * here.points - before.points,
             frames=2 * here.frames - before.frames,
             curvature=2 * here.curvature - before.curvature,
-        ).clamped(self.problem.bounds)
+        )
+        onward = self.problem.kernels.clamped(onward, self.problem.bounds)
         count, images = len(slot), self.images(frame, slot)
         # Both in one batch: launches are what a few slots cost.
         starts = torch.cat([_packed(here), _packed(onward)])

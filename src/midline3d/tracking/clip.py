@@ -135,7 +135,7 @@ class Clip:
     def carried(self, state: FrameState, old: int, new: int) -> FrameState:
         """A state of frame `old` told in the local world of frame `new`."""
         offset = self.centres([old]) - self.centres([new])
-        return state.moved(offset.to(state.points))
+        return state.translated(offset.to(state.points))
 
     def world(self, state: FrameState, frames: list[int]) -> Float[Tensor, "batch vertex 3"]:
         """Midlines in world coordinates, mm, float64."""

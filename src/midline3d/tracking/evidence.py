@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
 
-from midline3d.cameras import project, scale
+from midline3d.cameras import scale
 from midline3d.fitting.second_order import Problem, rendered
 from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Float, Tensor
@@ -85,7 +85,7 @@ def evidence(
     piece = width.square()
     over = torch.where(near, (light - settings.slack * drawn - least).clamp(min=0), 0.0).sum((2, 3)) / piece
     lacking = (drawn / settings.slack - light - least).clamp(min=0).sum((2, 3)) / piece
-    seen = project(problem.views.cameras, state.points, state.shift)
+    seen = problem.kernels.project(problem.views.cameras, state.points, state.shift)
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
     outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
     return Evidence(
@@ -128,7 +128,7 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
         directions = _fan(outward * state.frames[:, end, :, 0], state.frames[:, end, :, 1:])
         away = directions[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
         places = state.points[:, end, None, None] + away
-        seen = project(cameras, places.flatten(1, 2), state.shift)
+        seen = problem.kernels.project(cameras, places.flatten(1, 2), state.shift)
         light = _at(left, seen).unflatten(2, (directions.shape[1], len(steps))).mean(-1)
         ends.append(light.amin(1).amax(1))
     return torch.stack(ends, -1)

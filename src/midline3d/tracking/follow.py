@@ -12,6 +12,7 @@ import torch
 from midline3d.cameras import project
 from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
 from midline3d.fitting.start import search
+from midline3d.kernels import select_backend
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.store import Reason, Status
@@ -203,7 +204,7 @@ def _further(state: FrameState) -> FrameState:
     moves = [torch.tensor([by], device=state.points.device) for by in slides]
     straighter = [replace(state, curvature=state.curvature * share).rebuilt(state.middle()) for share in STRAIGHTENED]
     # The crop lies around where the animal was located, wherever it was before.
-    centred = state.moved(-state.points.mean(1))
+    centred = state.translated(-state.points.mean(1))
     return merged([*(state.shifted(by) for by in moves), *straighter, centred, centred.reversed()])
 
 
@@ -233,7 +234,7 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
     place, last = states[-1]
     here = clip.carried(last, place, frame)
     if abs(frame - place) != 1:
-        return [here, here.moved(-here.points.mean(1))]
+        return [here, here.translated(-here.points.mean(1))]
     if len(states) < 2 or abs(place - states[-2][0]) != 1:
         return [here]
     before = clip.carried(states[-2][1], states[-2][0], frame)
@@ -243,7 +244,8 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
         frames=2 * here.frames - before.frames,
         curvature=2 * here.curvature - before.curvature,
     )
-    return [here, onward.clamped(clip.bounds())]
+    kernels = select_backend(clip.device.type, onward.points.dtype)
+    return [here, kernels.clamped(onward, clip.bounds())]
 
 
 def _travelled(state: FrameState, starts: FrameState) -> float:

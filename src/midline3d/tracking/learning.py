@@ -10,8 +10,8 @@ import torch
 from midline3d.appearance import KNOTS, Profile
 from midline3d.cameras import scale
 from midline3d.fitting.body import Body, Learned, Rig, Shared, SharedPrior, average_body, learn, length_variance
-from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, rendered
+from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import SecondOrderSettings, Settings
 from midline3d.shapes import Float, Tensor

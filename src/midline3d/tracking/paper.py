@@ -50,8 +50,8 @@ def drawn_by_paper(clip: Clip, frames: list[int], state: FrameState) -> Float[Te
     """The render of states by the paper's taper, of the body's brightness."""
     views, plain = clip.plain_views(frames), _plain(clip, state)
     seen = optics(views.cameras, plain.points, plain.frames[..., 0])
-    look = _taper(clip).look(plain.view_look, seen)
-    blobs = look.blobs(project(views.cameras, plain.points, plain.shift), plain.rho)
+    appearance = _taper(clip).apply(plain.view_appearance, seen)
+    blobs = appearance.blobs(project(views.cameras, plain.points, plain.shift), plain.rho)
     return render(blobs, views.images, clip.settings.pixels.cutoff).image
 
 

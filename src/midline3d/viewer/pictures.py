@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from midline3d.appearance import ViewLook, optics
+from midline3d.appearance import ViewAppearance, optics
 from midline3d.errors import InputError
 from midline3d.recording import Recording, load_recording
 from midline3d.recording.identity import inputs_of
@@ -110,9 +110,9 @@ class Strips:
         sigma, iota, defocus, rho = (
             torch.from_numpy(np.asarray(told[name].values)).float() for name in ("sigma", "iota", "defocus", "rho")
         )
-        look = bench.taper.look(ViewLook(sigma, iota, defocus), optics(views.cameras, points, tangents))
+        appearance = bench.taper.apply(ViewAppearance(sigma, iota, defocus), optics(views.cameras, points, tangents))
         centres = torch.from_numpy(told["projection"].values - clip.prepared.log.origin[here][:, :, None]).float()
-        image = render(look.blobs(centres, rho), views.images, clip.settings.pixels.cutoff).image
+        image = render(appearance.blobs(centres, rho), views.images, clip.settings.pixels.cutoff).image
         return image.numpy(), found
 
     @staticmethod

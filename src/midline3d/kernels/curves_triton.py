@@ -1,7 +1,7 @@
-"""Curves, cameras and looks in Triton: one program for each frame, or for each view of one.
+"""Curves, and states after a step, in Triton: one program for each frame.
 
 Batch-first tensors may be rows of something wider: `*_row` is what lies between two frames. What decides where a vertex
-lies is float64 between float32 in and out, as in _chain.c: a few thousand operations a frame cost nothing in it.
+lies is float64 between float32 in and out, as in curves.h: a few thousand operations a frame cost nothing in it.
 Triton reads the functions' source, so nothing may wrap them: `no_type_check` keeps the tests' shape checker away.
 """
 
@@ -9,6 +9,8 @@ from typing import no_type_check
 
 import triton
 import triton.language as tl
+
+from midline3d.kernels.layout_triton import BEND, COUNT, DEFOCUS, IOTA, LENGTH, MOVE, RHO, SHIFT, SIGMA, TURN
 
 
 @triton.jit
@@ -28,9 +30,6 @@ def within(value, low, high):
 @no_type_check
 def cross(ax, ay, az, bx, by, bz):
     return ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
-
-
-# --- curves -----------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -88,7 +87,7 @@ def _matrix(w, x, y, z):
 
 @triton.jit
 @no_type_check
-def _at(values, chosen):
+def value_at(values, chosen):
     return tl.sum(tl.where(chosen, values, 0.0), 0)
 
 
@@ -109,7 +108,7 @@ def integrate_curve(
     c = tl.where(reached, 1 - h / 2 + h * h / 24 - h * h * h / 720, 1.0)
     qw, qx, qy, qz = tl.associative_scan((c, s * x, s * y, s * z), 0, _hamilton)
     r00, r01, r02, r10, r11, r12, r20, r21, r22 = _matrix(qw, qx, qy, qz)
-    # A chord is told in the frame that its segment starts with: this vertex's, less the segment's own rotation.
+    # A chord is given in the frame that its segment starts with: this vertex's, less the segment's own rotation.
     ow, ox, oy, oz = _hamilton(qw, qx, qy, qz, c, -s * x, -s * y, -s * z)
     o00, o01, o02, o10, o11, o12, o20, o21, o22 = _matrix(ow, ox, oy, oz)
     unit = tl.where(reached, tl.load(length + b).to(tl.float64) / (vertices - 1), 0.0)
@@ -118,10 +117,10 @@ def integrate_curve(
     pz = tl.cumsum(unit * (o20 * along + o21 * left + o22 * up), 0)
     first = tl.load(start + b)
     here = n == tl.where(first < 0, first + vertices, first)
-    px, py, pz = px - _at(px, here), py - _at(py, here), pz - _at(pz, here)
-    s00, s01, s02 = _at(r00, here), _at(r01, here), _at(r02, here)
-    s10, s11, s12 = _at(r10, here), _at(r11, here), _at(r12, here)
-    s20, s21, s22 = _at(r20, here), _at(r21, here), _at(r22, here)
+    px, py, pz = px - value_at(px, here), py - value_at(py, here), pz - value_at(pz, here)
+    s00, s01, s02 = value_at(r00, here), value_at(r01, here), value_at(r02, here)
+    s10, s11, s12 = value_at(r10, here), value_at(r11, here), value_at(r12, here)
+    s20, s21, s22 = value_at(r20, here), value_at(r21, here), value_at(r22, here)
     points += 3 * (b * vertices + n)
     frames += 9 * (b * vertices + n)
     for i in tl.static_range(3):
@@ -167,19 +166,19 @@ def take_step(
     step, basis, points, frames, curvature, length, shift, sigma, iota, rho, defocus,
     place, frame, new_curvature, new_length, new_shift, new_sigma, new_iota, new_rho, new_defocus,
     points_row, frames_row, curvature_row, length_row, shift_row, sigma_row, iota_row, rho_row, defocus_row,
-    longest_log, look_log, limit, defocus_most,
+    longest_log, appearance_log, limit, defocus_most,
     length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high,
-    vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+    layout, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
-    """`second_order.moved` up to the curve, which `integrate_curve` then makes from the middle's place and frame."""
+    """`reference.take_step` up to the curve, which `integrate_curve` then makes from the middle's place and frame."""
     b = tl.program_id(0).to(tl.int64)
-    step += b * (6 + 2 * nodes + axes + 4 * cameras)
-    look = step + 6 + 2 * nodes + axes
+    step += b * tl.load(layout + COUNT)
+    move, about, bend = step + tl.load(layout + MOVE), step + tl.load(layout + TURN), step + tl.load(layout + BEND)
     n, j = tl.arange(0, PADDED), tl.arange(0, NODES)
     counts, both = n < vertices, (n < vertices)[:, None] & (j < nodes)[None, :]
     row = tl.load(basis + n[:, None] * nodes + j[None, :], mask=both, other=0.0)
-    bend1 = tl.load(step + 5 + j, mask=j < nodes, other=0.0)
-    bend2 = tl.load(step + 5 + nodes + j, mask=j < nodes, other=0.0)
+    bend1 = tl.load(bend + j, mask=j < nodes, other=0.0)
+    bend2 = tl.load(bend + nodes + j, mask=j < nodes, other=0.0)
     old = curvature + b * curvature_row + 2 * n
     one = wide(old, counts) + tl.sum(row * bend1[None, :], 1)
     two = wide(old + 1, counts) + tl.sum(row * bend2[None, :], 1)
@@ -191,7 +190,7 @@ def take_step(
 
     middle = vertices // 2
     points, frames = points + b * points_row + 3 * middle, frames + b * frames_row + 9 * middle
-    turn1, turn2 = tl.load(step + 3).to(tl.float64), tl.load(step + 4).to(tl.float64)
+    turn1, turn2 = tl.load(about).to(tl.float64), tl.load(about + 1).to(tl.float64)
     t0, n0, m0 = tl.load(frames).to(tl.float64), tl.load(frames + 1).to(tl.float64), tl.load(frames + 2).to(tl.float64)
     t1, n1 = tl.load(frames + 3).to(tl.float64), tl.load(frames + 4).to(tl.float64)
     t2, n2 = tl.load(frames + 6).to(tl.float64), tl.load(frames + 7).to(tl.float64)
@@ -217,140 +216,18 @@ def take_step(
     tl.store(frame + 7, n2.to(tl.float32))
     tl.store(frame + 8, m2.to(tl.float32))
     i = tl.arange(0, 4)
-    tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(step + i, i < 3)).to(tl.float32), mask=i < 3)
+    tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(move + i, i < 3)).to(tl.float32), mask=i < 3)
 
-    _grown(length, length_row, step + 5 + 2 * nodes, longest_log, length_low, length_high, new_length, b, 1, 1)
-    _grown(sigma, sigma_row, look, look_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
-    _grown(iota, iota_row, look + cameras, look_log, iota_low, iota_high, new_iota, b, cameras, FEW)
-    _grown(rho, rho_row, look + 3 * cameras, look_log, rho_low, rho_high, new_rho, b, cameras, FEW)
+    at = step + tl.load(layout + LENGTH)
+    _grown(length, length_row, at, longest_log, length_low, length_high, new_length, b, 1, 1)
+    at = step + tl.load(layout + SIGMA)
+    _grown(sigma, sigma_row, at, appearance_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
+    at = step + tl.load(layout + IOTA)
+    _grown(iota, iota_row, at, appearance_log, iota_low, iota_high, new_iota, b, cameras, FEW)
+    at = step + tl.load(layout + RHO)
+    _grown(rho, rho_row, at, appearance_log, rho_low, rho_high, new_rho, b, cameras, FEW)
     i = tl.arange(0, FEW)
-    focus = wide(defocus + b * defocus_row + i, i < cameras) + wide(look + 2 * cameras + i, i < cameras)
+    focus = wide(defocus + b * defocus_row + i, i < cameras) + wide(step + tl.load(layout + DEFOCUS) + i, i < cameras)
     tl.store(new_defocus + b * cameras + i, within(focus, -defocus_most, defocus_most).to(tl.float32), mask=i < cameras)
-    aside = wide(shift + b * shift_row + i, i < axes) + wide(step + 6 + 2 * nodes + i, i < axes)
+    aside = wide(shift + b * shift_row + i, i < axes) + wide(step + tl.load(layout + SHIFT) + i, i < axes)
     tl.store(new_shift + b * axes + i, aside.to(tl.float32), mask=i < axes)
-
-
-# --- cameras and looks ------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-@no_type_check
-def in_camera(rotation, translation, points, i: tl.constexpr, counts):
-    """Coordinate i of the points in a camera."""
-    value = tl.load(translation + i).to(tl.float64)
-    for j in tl.static_range(3):
-        value += tl.load(rotation + 3 * i + j).to(tl.float64) * wide(points + j, counts)
-    return value
-
-
-@triton.jit
-@no_type_check
-def project_view(
-    focal, centre, distortion, rotation, translation, shift_basis, points, shift, out,
-    points_row, shift_row, own, vertices, cameras, axes, SHIFTED: tl.constexpr, PADDED: tl.constexpr,
-):  # fmt: skip
-    """`cameras.project`: a program for each view of each frame."""
-    b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    at = own * b * cameras + view
-    n = tl.arange(0, PADDED)
-    counts = n < vertices
-    points += b * points_row + 3 * n
-    rotation, translation = rotation + 9 * at, translation + 3 * at
-    fx, fy = tl.load(focal + 2 * at).to(tl.float64), tl.load(focal + 2 * at + 1).to(tl.float64)
-    depth = tl.where(counts, in_camera(rotation, translation, points, 2, counts), 1.0)
-    x = in_camera(rotation, translation, points, 0, counts) / depth
-    y = in_camera(rotation, translation, points, 1, counts) / depth
-    if SHIFTED:
-        for a in range(0, axes):
-            by = tl.load(shift + b * shift_row + a).to(tl.float64)
-            x += by * tl.load(shift_basis + 2 * view * axes + a).to(tl.float64) / fx
-            y += by * tl.load(shift_basis + (2 * view + 1) * axes + a).to(tl.float64) / fy
-    k1, k2 = tl.load(distortion + 5 * at).to(tl.float64), tl.load(distortion + 5 * at + 1).to(tl.float64)
-    p1, p2 = tl.load(distortion + 5 * at + 2).to(tl.float64), tl.load(distortion + 5 * at + 3).to(tl.float64)
-    k3 = tl.load(distortion + 5 * at + 4).to(tl.float64)
-    r = x * x + y * y
-    radial = 1 + r * (k1 + r * (k2 + r * k3))
-    u = (radial * x + 2 * p1 * x * y + p2 * (r + 2 * x * x)) * fx + tl.load(centre + 2 * at).to(tl.float64)
-    v = (radial * y + p1 * (r + 2 * y * y) + 2 * p2 * x * y) * fy + tl.load(centre + 2 * at + 1).to(tl.float64)
-    out += 2 * ((b * cameras + view) * vertices + n)
-    tl.store(out, u.to(tl.float32), mask=counts)
-    tl.store(out + 1, v.to(tl.float32), mask=counts)
-
-
-@triton.jit
-@no_type_check
-def see_view(
-    rotation, translation, points, tangents, stretch, beyond, points_row, tangents_row, between, along_axis,
-    own, longest, vertices, cameras, PADDED: tl.constexpr,
-):  # fmt: skip
-    """`appearance.optics`: a program for each view of each frame."""
-    b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    at = own * b * cameras + view
-    n = tl.arange(0, PADDED)
-    counts = n < vertices
-    points, tangents = points + b * points_row + 3 * n, tangents + b * tangents_row + between * n
-    away = in_camera(rotation + 9 * at, translation + 3 * at, points, 2, counts)
-    along = tl.zeros((PADDED,), tl.float64)
-    for i in tl.static_range(3):
-        along += tl.load(rotation + 9 * at + 6 + i).to(tl.float64) * wide(tangents + along_axis * i, counts)
-    across = tl.sqrt(tl.maximum(1 - along * along, 0.0))
-    mean = tl.sum(tl.where(counts, away, 0.0), 0) / vertices
-    out = (b * cameras + view) * vertices + n
-    tl.store(stretch + out, (1 / tl.maximum(across, 1 / longest)).to(tl.float32), mask=counts)
-    tl.store(beyond + out, (away - mean).to(tl.float32), mask=counts)
-
-
-@triton.jit
-@no_type_check
-def _end(place, share, bluntness):
-    """`appearance._end`, as a logarithm."""
-    inward = 1 - within(place / share, 0.0, 1.0)
-    return bluntness * tl.log(tl.maximum(1 - inward * inward, 1e-4))
-
-
-@triton.jit
-@no_type_check
-def look_view(
-    sigma, iota, defocus, stretch, beyond, sharp, length,
-    head_share, head_bluntness, tail_share, tail_bluntness, head_opacity, tail_opacity, depth, tissue, hats,
-    out_sigma, out_iota, by_view, sigma_row, iota_row, defocus_row, own, floor, cap, vertices, cameras, knots,
-    PADDED: tl.constexpr, KNOTS: tl.constexpr,
-):  # fmt: skip
-    """`appearance.Profile.look`: a program for each view of each frame."""
-    b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    mine = own * b
-    n = tl.arange(0, PADDED)
-    counts = n < vertices
-    out = (b * cameras + view) * vertices + n
-    wide, bright = tl.load(sigma + b * sigma_row + view), tl.load(iota + b * iota_row + view)
-    thin = tl.minimum(tl.load(sharp + mine * cameras + view), wide)
-    middle = tl.sqrt(tl.maximum(wide * wide - thin * thin, floor * floor))
-    away = tl.load(beyond + out, mask=counts, other=0.0)
-    blur = tl.maximum(middle + tl.load(defocus + b * defocus_row + view) * away, floor)
-    lost = cap / tl.load(length + mine * cameras + view)
-    place = n.to(tl.float32) / (vertices - 1)
-    head = _end(place - lost * _at(blur, n == 0), tl.load(head_share + mine), tl.load(head_bluntness + mine))
-    tail = _end(
-        1 - place - lost * _at(blur, n == vertices - 1), tl.load(tail_share + mine), tl.load(tail_bluntness + mine)
-    )
-    k = tl.arange(0, KNOTS)
-    near = tl.load(hats + n[:, None] * knots + k[None, :], mask=counts[:, None] & (k < knots)[None, :], other=0.0)
-    dense = tl.sum(near * tl.load(tissue + mine * knots + k, mask=k < knots, other=0.0)[None, :], 1)
-    width = tl.exp(head + tail)
-    opacity = tl.exp(head * tl.load(head_opacity + mine) + tail * tl.load(tail_opacity + mine) + dense)
-    spread = tl.sqrt(thin * thin * width * width + blur * blur)
-    whole = tl.sqrt(thin * thin + middle * middle)
-    longer = tl.exp(tl.log(tl.load(stretch + out, mask=counts, other=1.0)) * tl.load(depth + mine))
-    faded = bright * opacity * width * (whole / spread) * longer
-    by_blur = tl.where(blur > floor, blur / spread, 0.0)
-    by_sigma = tl.where(wide > thin, by_blur * wide * wide / middle, spread)
-    by_focus = by_blur * away
-    tl.store(out_sigma + out, spread, mask=counts)
-    tl.store(out_iota + out, faded, mask=counts)
-    by_view += 6 * out
-    tl.store(by_view, by_sigma, mask=counts)
-    tl.store(by_view + 1, tl.zeros_like(spread), mask=counts)
-    tl.store(by_view + 2, by_focus, mask=counts)
-    tl.store(by_view + 3, faded * (1 - by_sigma / spread), mask=counts)
-    tl.store(by_view + 4, faded, mask=counts)
-    tl.store(by_view + 5, -faded * by_focus / spread, mask=counts)

@@ -66,7 +66,7 @@ static void NAME(radial_table)(REAL *table, REAL rho, NAME(radius) range) {
 typedef struct {
     int stride;              /* of the planes: the width, made up to whole vectors */
     REAL *columns;           /* 0, 1, 2 ...; beyond the image far away, where every blob is 0 */
-    REAL *image, *best, *weight, *pull; /* planes of the band */
+    REAL *image, *best, *weight, *slope_weight; /* planes of the band */
     int32_t *owner;
     NAME(blob) *blobs;
     int32_t *row_left, *row_right; /* of each row of the band: the columns that blobs reach, `right` excluded */
@@ -103,7 +103,7 @@ static size_t NAME(furnish)(NAME(room) *room, const scene *s, char *base) {
     room->image = (REAL *)NAME(take)(base, &used, reals);
     room->best = (REAL *)NAME(take)(base, &used, reals);
     room->weight = (REAL *)NAME(take)(base, &used, reals);
-    room->pull = (REAL *)NAME(take)(base, &used, reals);
+    room->slope_weight = (REAL *)NAME(take)(base, &used, reals);
     room->owner = (int32_t *)NAME(take)(base, &used, area * sizeof(int32_t));
     room->blobs = (NAME(blob) *)NAME(take)(base, &used, vertices * sizeof(NAME(blob)));
     room->row_left = (int32_t *)NAME(take)(base, &used, (size_t)s->height * sizeof(int32_t));

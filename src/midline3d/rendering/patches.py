@@ -1,4 +1,4 @@
-"""The portable fast body: each blob on its own cut-off window, in plain torch on any device.
+"""The portable fast renderer: each blob on its own cut-off patch, in plain torch on any device.
 
 Work and memory grow with the number of blobs and their width, not with the size of the images.
 """
@@ -12,15 +12,15 @@ from midline3d.rendering.reference import cauchy, slopes_at
 from midline3d.shapes import Float, Int, Tensor
 
 
-class _Window:
-    """The square windows of all blobs: where their pixels lie, and the blobs' values there."""
+class _Patches:
+    """The square patches of all blobs: where their pixels lie, and the blobs' values there."""
 
     def __init__(self, blobs: Blobs, images: Tensor, cutoff: float) -> None:
         height, width = images.shape[-2:]
         self.size = images.shape
         radius = int(reach(blobs.sigma, blobs.rho, cutoff).max().ceil()) + 1
         longest = max(height, width)
-        # Far-off blobs: clamped before rounding so that no index overflows; their windows stay outside. A radius of
+        # Far-off blobs: clamped before rounding so that no index overflows; their patches stay outside. A radius of
         # the whole image sees all of it from any pixel of it.
         margin = radius + 1 if radius < longest else 0
         radius = min(radius, longest)
@@ -35,12 +35,12 @@ class _Window:
         self.values = torch.where(inside, self.values, 0.0)
         self.slopes = torch.where(inside[..., None], slopes, 0.0)
 
-    def look(self, image: Tensor) -> Tensor:
-        """The image's pixels under each blob's window."""
+    def pixels(self, image: Tensor) -> Tensor:
+        """The image's pixels under each blob's patch."""
         return image.flatten(2).gather(2, self.index).view(self.values.shape)
 
     def maximum(self, values: Tensor) -> Tensor:
-        """The largest of the windows' values at each pixel, 0 where there is none."""
+        """The largest of the patches' values at each pixel, 0 where there is none."""
         image = values.new_zeros(self.size).flatten(2)
         return image.scatter_reduce(2, self.index, values.flatten(2), "amax").view(self.size)
 
@@ -48,7 +48,7 @@ class _Window:
         """The first vertex that reaches the maximum at each pixel, -1 where none does."""
         count = self.values.shape[2]
         vertices = torch.arange(count, device=image.device, dtype=torch.int32)[:, None, None]
-        reached = (self.values == self.look(image)) & (self.values > 0)
+        reached = (self.values == self.pixels(image)) & (self.values > 0)
         candidates = torch.where(reached, vertices, count).flatten(2)
         owner = torch.full(self.size, count, device=image.device, dtype=torch.int32).flatten(2)
         owner = owner.scatter_reduce(2, self.index, candidates, "amin").view(self.size)
@@ -56,21 +56,21 @@ class _Window:
 
     def owned(self, owner: Tensor) -> Tensor:
         vertices = torch.arange(self.values.shape[2], device=owner.device, dtype=owner.dtype)[:, None, None]
-        return (self.look(owner) == vertices) & (self.values > 0)
+        return (self.pixels(owner) == vertices) & (self.values > 0)
 
     def sums(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        return (self.values * self.look(images)).sum((-2, -1)), self.values.sum((-2, -1))
+        return (self.values * self.pixels(images)).sum((-2, -1)), self.values.sum((-2, -1))
 
 
-class Windows:
-    """The windowed body behind the operator's contract."""
+class Patches:
+    """The patches behind the operator's contract."""
 
     def forward(
         self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], cutoff: float
     ) -> tuple[Rendering, Int[Tensor, "batch camera height width"]]:
-        window = _Window(blobs, images, cutoff)
-        image = window.maximum(window.values)
-        return Rendering(image, *window.sums(images)), window.owner(image)
+        patch = _Patches(blobs, images, cutoff)
+        image = patch.maximum(patch.values)
+        return Rendering(image, *patch.sums(images)), patch.owner(image)
 
     def backward(
         self,
@@ -80,25 +80,25 @@ class Windows:
         upstream: Rendering,
         cutoff: float,
     ) -> Float[Tensor, "batch camera vertex 5"]:
-        window = _Window(blobs, images, cutoff)
-        weight = torch.where(window.owned(owner), window.look(upstream.image), 0.0)
-        weight = weight + upstream.overlap[..., None, None] * window.look(images) + upstream.mass[..., None, None]
-        return (window.slopes * weight[..., None]).sum((3, 4))
+        patch = _Patches(blobs, images, cutoff)
+        weight = torch.where(patch.owned(owner), patch.pixels(upstream.image), 0.0)
+        weight = weight + upstream.overlap[..., None, None] * patch.pixels(images) + upstream.mass[..., None, None]
+        return (patch.slopes * weight[..., None]).sum((3, 4))
 
     def products(
         self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
     ) -> Products:
-        window = _Window(blobs, images, objective.cutoff)
-        image = window.maximum(window.values)
+        patch = _Patches(blobs, images, objective.cutoff)
+        image = patch.maximum(patch.values)
         residual = image.log1p() - images.log1p()
         weight, loss = cauchy(residual, objective.robust)
-        owned = window.owned(window.owner(image))
-        g = torch.where(owned[..., None], window.slopes / (1 + window.look(image))[..., None], 0.0).flatten(3, 4)
-        weighted = g * window.look(weight).flatten(3)[..., None]
-        overlap, mass = window.sums(images)
+        owned = patch.owned(patch.owner(image))
+        g = torch.where(owned[..., None], patch.slopes / (1 + patch.pixels(image))[..., None], 0.0).flatten(3, 4)
+        weighted = g * patch.pixels(weight).flatten(3)[..., None]
+        overlap, mass = patch.sums(images)
         return Products(
             gram=weighted.mT @ g,
-            slope=(weighted * window.look(residual).flatten(3)[..., None]).sum(3),
+            slope=(weighted * patch.pixels(residual).flatten(3)[..., None]).sum(3),
             loss=loss.sum((-2, -1)),
             overlap=overlap,
             mass=mass,

@@ -1,7 +1,8 @@
-/* The normal equations of the pixels (normal.pixel_system) and the damped step that solves them (second_order.solve). */
+/* The normal equations of the pixels (normal.pixel_system) and the damped step that solves them (reference.solve). */
 
 typedef struct {
-    int64_t batch, vertices, nodes, cameras, axes;
+    int64_t batch, vertices;
+    layouts layout;
     rigs rig;
     const float *gram, *slope, *points, *frames, *segments, *by_view, *rho;
     float *hessian, *gradient;
@@ -18,8 +19,8 @@ typedef struct {
     double *corner, *rest;        /* (others, others) and (others) */
     double *axis, *moment;        /* (3, bends): sums of S a and S (a x pivot), from the middle to the vertex */
     double *place, *pushed;       /* (3, bends): D and G D */
-    double *right;                /* (3, width): G times the dense part of D, coupling, pull */
-    double *ways;                 /* (camera, 2, axes): the shifts' directions */
+    double *right;                /* (3, width): G times the dense part of D, coupling, slope */
+    double *directions;           /* (camera, 2, axes): the shifts' directions */
     const int64_t *span;          /* of each segment, its first node and that after its last */
 } sums;
 
@@ -27,17 +28,17 @@ static inline void widen(const float *RESTRICT values, int64_t count, double *RE
     for (int64_t i = 0; i < count; i++) out[i] = values[i];
 }
 
-/* What vertex n's blobs give in all views: its 3 x 3 matrix, its coupling to the others and its pull; and the others' own
+/* What vertex n's blobs give in all views: its 3 x 3 matrix, its coupling to the others and its slope; and the others' own
    part. A blob's sigma, iota and rho depend on its own view's unknowns and its place on the shifts alone. */
 static void add_blobs(const systems *s, const sums *t, const camera *rig, int64_t b, int64_t n, double *spatial) {
-    const int64_t axes = s->axes, cameras = s->cameras;
+    const int64_t axes = s->layout.axes, cameras = s->layout.cameras;
     memset(t->right, 0, (size_t)(3 * t->width) * sizeof(double));
     memset(spatial, 0, 9 * sizeof(double));
     for (int64_t view = 0; view < cameras; view++) {
         const int64_t blob = (cameras * b + view) * s->vertices + n;
-        const double *way = t->ways + 2 * axes * view, rho = s->rho[cameras * b + view];
-        double A[25], slope[5], look[6], J[6], AJ[6];
-        widen(s->gram + 25 * blob, 25, A), widen(s->slope + 5 * blob, 5, slope), widen(s->by_view + 6 * blob, 6, look);
+        const double *direction = t->directions + 2 * axes * view, rho = s->rho[cameras * b + view];
+        double A[25], slope[5], by_view[6], J[6], AJ[6];
+        widen(s->gram + 25 * blob, 25, A), widen(s->slope + 5 * blob, 5, slope), widen(s->by_view + 6 * blob, 6, by_view);
         projection_jacobian(rig + view, s->points + 3 * (s->vertices * b + n), J);
         for (int i = 0; i < 2; i++)
             for (int j = 0; j < 3; j++) AJ[3 * i + j] = A[5 * i] * J[j] + A[5 * i + 1] * J[3 + j];
@@ -50,9 +51,9 @@ static void add_blobs(const systems *s, const sums *t, const camera *rig, int64_
             double push[5], near, far;
             int first; /* which of the five numbers this unknown moves: this and the next, or rho alone */
             if (q < 0)
-                first = 0, near = way[one], far = way[axes + one];
+                first = 0, near = direction[one], far = direction[axes + one];
             else if (q < 3)
-                first = 2, near = look[q], far = look[3 + q];
+                first = 2, near = by_view[q], far = by_view[3 + q];
             else
                 first = 4, near = rho, far = 0;
             const int next = first < 4 ? first + 1 : first;
@@ -60,8 +61,8 @@ static void add_blobs(const systems *s, const sums *t, const camera *rig, int64_
             for (int i = 0; i < 3; i++) t->right[i * t->width + DENSE + column] += J[i] * push[0] + J[3 + i] * push[1];
             t->rest[column] += near * slope[first] + far * slope[next];
             double *row = t->corner + t->others * column;
-            for (int64_t a = 0; a < axes; a++) row[a] += way[a] * push[0] + way[axes + a] * push[1];
-            for (int64_t p = 0; p < 3; p++) row[axes + p * cameras + view] += look[p] * push[2] + look[3 + p] * push[3];
+            for (int64_t a = 0; a < axes; a++) row[a] += direction[a] * push[0] + direction[axes + a] * push[1];
+            for (int64_t p = 0; p < 3; p++) row[axes + p * cameras + view] += by_view[p] * push[2] + by_view[3 + p] * push[3];
             row[axes + 3 * cameras + view] += rho * push[4];
         }
     }
@@ -78,21 +79,21 @@ static void add_row(const double *left, int64_t stride, const double *RESTRICT r
 static void add_segment(const systems *s, const sums *t, int64_t b, int64_t m, double side) {
     const int64_t bends = t->bends;
     const float *p = s->points + 3 * (s->vertices * b + m), *f = s->frames + 9 * (s->vertices * b + m);
-    const float *middle = s->points + 3 * (s->vertices * b + s->vertices / 2), *row = s->segments + s->nodes * m;
+    const float *middle = s->points + 3 * (s->vertices * b + s->vertices / 2), *row = s->segments + s->layout.nodes * m;
     const double half = side / (2 * (double)(s->vertices - 1));
     double pivot[3], axis[3], moment[3];
     for (int i = 0; i < 3; i++) pivot[i] = ((double)p[i] + p[3 + i]) / 2 - middle[i];
-    for (int way = 0; way < 2; way++) {
+    for (int direction = 0; direction < 2; direction++) {
         /* Bending towards M1 is a turn about M2, bending towards M2 one about -M1. */
         for (int i = 0; i < 3; i++) {
-            const int column = 3 * i + 2 - way;
-            axis[i] = ((double)f[column] + f[9 + column]) * (way ? -half : half);
+            const int column = 3 * i + 2 - direction;
+            axis[i] = ((double)f[column] + f[9 + column]) * (direction ? -half : half);
         }
         cross(axis, pivot, moment);
         for (int64_t j = t->span[2 * m]; j < t->span[2 * m + 1]; j++)
             for (int i = 0; i < 3; i++) {
-                t->axis[i * bends + 2 * j + way] += row[j] * axis[i];
-                t->moment[i * bends + 2 * j + way] += row[j] * moment[i];
+                t->axis[i * bends + 2 * j + direction] += row[j] * axis[i];
+                t->moment[i * bends + 2 * j + direction] += row[j] * moment[i];
             }
     }
 }
@@ -133,36 +134,45 @@ static void add_vertex(const systems *s, const sums *t, const camera *rig, int64
     }
 }
 
-/* Where a dense unknown or a bend stands in the frame's vector (normal.Layout). */
-static int64_t place_of(int64_t index, int64_t nodes) {
-    if (index < DENSE) return index < 5 ? index : 5 + 2 * nodes;
-    return 5 + (index - DENSE) % 2 * nodes + (index - DENSE) / 2;
+/* Where a dense unknown or a bend stands in the frame's vector. */
+static int64_t place_of(const layouts *l, int64_t index) {
+    if (index < 3) return l->move + index;
+    if (index < DENSE) return index < 5 ? l->turn + index - 3 : l->length;
+    return l->bend + (index - DENSE) % 2 * l->nodes + (index - DENSE) / 2;
+}
+
+/* Where one of the others does: a shift, or a view's sigma, iota, defocus or rho. */
+static int64_t place_of_other(const layouts *l, int64_t index) {
+    const int64_t first[] = {l->sigma, l->iota, l->defocus, l->rho}, later = index - l->axes;
+    return later < 0 ? l->shift + index : first[later / l->cameras] + later % l->cameras;
 }
 
 static void write_system(const systems *s, const sums *t, int64_t b) {
-    const int64_t shape = DENSE + t->bends, count = shape + t->others;
+    const layouts *l = &s->layout;
+    const int64_t shape = DENSE + t->bends, count = l->count;
     float *hessian = s->hessian + count * count * b, *gradient = s->gradient + count * b;
 #define SET(i, j, value) hessian[count * (i) + (j)] = hessian[count * (j) + (i)] = (float)(value)
     for (int64_t i = 0; i < shape; i++) {
         const double *row = t->mixed + t->width * i;
-        const int64_t at = place_of(i, s->nodes);
-        for (int64_t j = 0; j < DENSE && j <= i; j++) SET(at, place_of(j, s->nodes), row[j]);
-        for (int64_t j = 0; j < t->others; j++) SET(at, shape + j, row[DENSE + j]);
+        const int64_t at = place_of(l, i);
+        for (int64_t j = 0; j < DENSE && j <= i; j++) SET(at, place_of(l, j), row[j]);
+        for (int64_t j = 0; j < t->others; j++) SET(at, place_of_other(l, j), row[DENSE + j]);
         for (int64_t j = i; i >= DENSE && j < shape; j++)
-            SET(at, place_of(j, s->nodes), t->bent[t->bends * (i - DENSE) + j - DENSE]);
+            SET(at, place_of(l, j), t->bent[t->bends * (i - DENSE) + j - DENSE]);
         gradient[at] = (float)row[t->width - 1];
     }
     for (int64_t i = 0; i < t->others; i++) {
-        for (int64_t j = 0; j <= i; j++) SET(shape + i, shape + j, t->corner[t->others * i + j]);
-        gradient[shape + i] = (float)t->rest[i];
+        const int64_t at = place_of_other(l, i);
+        for (int64_t j = 0; j <= i; j++) SET(at, place_of_other(l, j), t->corner[t->others * i + j]);
+        gradient[at] = (float)t->rest[i];
     }
 #undef SET
 }
 
 static void find_spans(const systems *s, int64_t *span) {
     for (int64_t m = 0; m + 1 < s->vertices; m++) {
-        const float *row = s->segments + s->nodes * m;
-        int64_t low = 0, high = s->nodes;
+        const float *row = s->segments + s->layout.nodes * m;
+        int64_t low = 0, high = s->layout.nodes;
         while (low < high && row[low] == 0) low++;
         while (high > low && row[high - 1] == 0) high--;
         span[2 * m] = low, span[2 * m + 1] = high;
@@ -171,7 +181,7 @@ static void find_spans(const systems *s, int64_t *span) {
 
 /* From the middle outward on one side: `side` is 1 towards the last vertex, -1 towards the first. */
 static void add_side(const systems *s, const sums *t, const camera *rig, int64_t b, int64_t side) {
-    int64_t low = s->nodes, high = 0;
+    int64_t low = s->layout.nodes, high = 0;
     memset(t->axis, 0, (size_t)(6 * t->bends) * sizeof(double));
     for (int64_t n = s->vertices / 2 + side; n >= 0 && n < s->vertices; n += side) {
         const int64_t m = side > 0 ? n - 1 : n;
@@ -186,25 +196,26 @@ static void add_side(const systems *s, const sums *t, const camera *rig, int64_t
 
 static int add_systems(const void *record, int64_t from, int64_t to) {
     const systems *s = record;
-    if (!is_curve(s->vertices) || !is_count(s->nodes) || !is_count(s->cameras) || !is_count(s->axes)) return NO_SUCH_SIZE;
-    sums t = {.bends = 2 * s->nodes, .others = s->axes + 4 * s->cameras};
+    if (!is_curve(s->vertices) || !is_layout(&s->layout)) return NO_SUCH_SIZE;
+    const int64_t cameras = s->layout.cameras, axes = s->layout.axes;
+    sums t = {.bends = 2 * s->layout.nodes, .others = axes + 4 * cameras};
     t.width = DENSE + t.others + 1;
     const int64_t mixed = (DENSE + t.bends) * t.width, bent = t.bends * t.bends, corner = t.others * t.others;
     const int64_t kept = mixed + bent + corner + t.others;
-    double *room = malloc((size_t)(kept + 12 * t.bends + 3 * t.width + 2 * s->cameras * s->axes) * sizeof(double));
-    camera *rig = malloc((size_t)s->cameras * sizeof(camera));
+    double *room = malloc((size_t)(kept + 12 * t.bends + 3 * t.width + 2 * cameras * axes) * sizeof(double));
+    camera *rig = malloc((size_t)cameras * sizeof(camera));
     int64_t *span = malloc((size_t)(2 * s->vertices) * sizeof(int64_t));
     const int error = room && rig && span ? NO_ERROR : NO_MEMORY;
     if (!error) {
         t.mixed = room, t.bent = t.mixed + mixed, t.corner = t.bent + bent, t.rest = t.corner + corner;
         t.axis = t.rest + t.others, t.moment = t.axis + 3 * t.bends, t.place = t.moment + 3 * t.bends;
         t.pushed = t.place + 3 * t.bends, t.right = t.pushed + 3 * t.bends, t.span = span;
-        t.ways = t.right + 3 * t.width;
-        widen(s->rig.shift_basis, 2 * s->cameras * s->axes, t.ways);
+        t.directions = t.right + 3 * t.width;
+        widen(s->rig.shift_basis, 2 * cameras * axes, t.directions);
         find_spans(s, span);
     }
     for (int64_t b = from; b < to && !error; b++) {
-        for (int64_t view = 0; view < s->cameras; view++) rig[view] = camera_of(&s->rig, b, s->cameras, view);
+        for (int64_t view = 0; view < cameras; view++) rig[view] = camera_of(&s->rig, b, cameras, view);
         memset(room, 0, (size_t)kept * sizeof(double));
         add_vertex(s, &t, rig, b, s->vertices / 2, 0, 0);
         add_side(s, &t, rig, b, 1);

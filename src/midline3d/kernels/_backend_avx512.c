@@ -1,6 +1,6 @@
-/* _chain_body.h for processors with AVX512; empty elsewhere. */
+/* _backend.h for processors with AVX512; empty elsewhere. */
 
-#include "_processor.h"
+#include "../_processor.h"
 
 #ifdef WIDER
 #include <math.h>
@@ -13,8 +13,8 @@
 #else
 #pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")
 #endif
-#define FUNCTIONS midline3d_chain_avx512
-#include "_chain_body.h"
+#define FUNCTIONS midline3d_backend_avx512
+#include "_backend.h"
 #ifdef __clang__
 #pragma clang attribute pop
 #endif

@@ -37,7 +37,7 @@ static void distortion_jacobian(const camera *c, double x, double y, double *out
 
 /* d(u, v) / d(X, Y, Z), rows u and v (cameras.projection_jacobian), and that of the distortion alone, the image moved
    `aside` by so many px before it. */
-static void moved_jacobian(const camera *c, const float *p, const double *aside, double *bent, double *out) {
+static void shifted_jacobian(const camera *c, const float *p, const double *aside, double *bent, double *out) {
     double at[3];
     in_camera(c, p, at);
     const double x = at[0] / at[2], y = at[1] / at[2];
@@ -53,7 +53,7 @@ static void moved_jacobian(const camera *c, const float *p, const double *aside,
 static void projection_jacobian(const camera *c, const float *p, double *out) {
     const double nowhere[2] = {0, 0};
     double bent[4];
-    moved_jacobian(c, p, nowhere, bent, out);
+    shifted_jacobian(c, p, nowhere, bent, out);
 }
 
 typedef struct {

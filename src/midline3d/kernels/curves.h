@@ -1,4 +1,4 @@
-/* Curves from their curvature (curve.integrate), and a state after a step of its unknowns (second_order.moved). */
+/* Curves from their curvature (curve.integrate), and a state after a step of its unknowns (reference.take_step). */
 
 typedef struct {
     int64_t batch, vertices;
@@ -124,8 +124,9 @@ static int integrate_curves(const void *record, int64_t from, int64_t to) {
 }
 
 typedef struct {
-    int64_t batch, vertices, nodes, cameras, axes;
-    double longest_log, look_log; /* the most that a step may change log length, and log sigma, iota and rho */
+    int64_t batch, vertices;
+    layouts layout;
+    double longest_log, appearance_log; /* the most that a step may change log length, and log sigma, iota and rho */
     double circles, defocus_most, length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high;
     const float *step, *basis, *points, *frames, *curvature, *length, *shift, *sigma, *iota, *rho, *defocus;
     float *new_points, *new_frames, *new_curvature, *new_length, *new_shift, *new_sigma, *new_iota, *new_rho,
@@ -150,22 +151,22 @@ static void grown(const float *old, const float *log_step, double most, double l
     for (int64_t i = 0; i < count; i++) out[i] = (float)within(old[i] * exp(within(log_step[i], -most, most)), low, high);
 }
 
-static int move_states(const void *record, int64_t from, int64_t to) {
+static int take_steps(const void *record, int64_t from, int64_t to) {
     const steps *s = record;
-    if (!is_curve(s->vertices) || !is_count(s->nodes) || !is_count(s->cameras) || !is_count(s->axes)) return NO_SUCH_SIZE;
-    const int64_t vertices = s->vertices, nodes = s->nodes, cameras = s->cameras, middle = vertices / 2;
+    const layouts *l = &s->layout;
+    if (!is_curve(s->vertices) || !is_layout(l)) return NO_SUCH_SIZE;
+    const int64_t vertices = s->vertices, nodes = l->nodes, cameras = l->cameras, middle = vertices / 2;
     const double limit = 2 * 3.14159265358979323846 * s->circles;
     double *k = malloc((size_t)(14 * vertices) * sizeof(double));
     if (!k) return NO_MEMORY;
     for (int64_t b = from; b < to; b++) {
-        const float *step = s->step + b * (6 + 2 * nodes + s->axes + 4 * cameras), *bend = step + 5;
-        const float *shift = bend + 2 * nodes + 1, *look = shift + s->axes;
+        const float *step = s->step + b * l->count, *move = step + l->move, *about = step + l->turn, *bend = step + l->bend;
         const float *place = s->points + 3 * (vertices * b + middle), *old = s->frames + 9 * (vertices * b + middle);
         double position[3], frame[9], turn[3];
         for (int i = 0; i < 9; i++) frame[i] = old[i];
         for (int i = 0; i < 3; i++) {
-            position[i] = (double)place[i] + step[i];
-            turn[i] = frame[3 * i + 1] * step[3] + frame[3 * i + 2] * step[4];
+            position[i] = (double)place[i] + move[i];
+            turn[i] = frame[3 * i + 1] * about[0] + frame[3 * i + 2] * about[1];
         }
         turn_frame(turn, frame);
         for (int64_t n = 0; n < vertices; n++) {
@@ -177,15 +178,16 @@ static int move_states(const void *record, int64_t from, int64_t to) {
             out[0] = (float)(one * shorter), out[1] = (float)(two * shorter);
             k[2 * n] = out[0], k[2 * n + 1] = out[1];
         }
-        grown(s->length + b, bend + 2 * nodes, s->longest_log, s->length_low, s->length_high, 1, s->new_length + b);
-        for (int64_t i = 0; i < s->axes; i++) s->new_shift[s->axes * b + i] = s->shift[s->axes * b + i] + shift[i];
+        grown(s->length + b, step + l->length, s->longest_log, s->length_low, s->length_high, 1, s->new_length + b);
+        for (int64_t i = 0; i < l->axes; i++)
+            s->new_shift[l->axes * b + i] = s->shift[l->axes * b + i] + step[l->shift + i];
         const int64_t view = cameras * b;
-        grown(s->sigma + view, look, s->look_log, s->sigma_low, s->sigma_high, cameras, s->new_sigma + view);
-        grown(s->iota + view, look + cameras, s->look_log, s->iota_low, s->iota_high, cameras, s->new_iota + view);
-        grown(s->rho + view, look + 3 * cameras, s->look_log, s->rho_low, s->rho_high, cameras, s->new_rho + view);
+        grown(s->sigma + view, step + l->sigma, s->appearance_log, s->sigma_low, s->sigma_high, cameras, s->new_sigma + view);
+        grown(s->iota + view, step + l->iota, s->appearance_log, s->iota_low, s->iota_high, cameras, s->new_iota + view);
+        grown(s->rho + view, step + l->rho, s->appearance_log, s->rho_low, s->rho_high, cameras, s->new_rho + view);
         for (int64_t i = 0; i < cameras; i++)
             s->new_defocus[view + i] =
-                (float)within((double)s->defocus[view + i] + look[2 * cameras + i], -s->defocus_most, s->defocus_most);
+                (float)within((double)s->defocus[view + i] + step[l->defocus + i], -s->defocus_most, s->defocus_most);
         integrate(k, vertices, s->new_length[b], middle, position, frame, k + 2 * vertices,
                   s->new_points + 3 * vertices * b, s->new_frames + 9 * vertices * b);
     }

@@ -2,12 +2,12 @@
    solution.
 
    Hundreds of torch calls on a hundred vertices cost more than the arithmetic in them. Everything here has its meaning
-   and its plain-torch twin where it is called from (curve.py, cameras.py, those of fitting);
-   compiled.py has the same records. float32 in and out, float64 between: at these sizes it costs nothing, and no sum
+   in plain torch in reference.py, which names the equations;
+   cpu.py has the same records. float32 in and out, float64 between: at these sizes it costs nothing, and no sum
    depends on its order to more than float32 can show. Frames are independent, so that any number of threads gives
    the same bits.
 
-   Each instruction set is a file of its own that includes this one (_chain.c, _chain_avx2.c, _chain_avx512.c) with
+   Each instruction set is a file of its own that includes this one (_backend.c, _backend_avx2.c, _backend_avx512.c) with
    FUNCTIONS, the name of its table. Sizes are checked here, where a wrong one would read or write beyond the end;
    addresses are trusted. */
 
@@ -26,7 +26,7 @@
 enum { NO_ERROR, NO_MEMORY, NO_SUCH_VERTEX, NO_SUCH_SIZE };
 
 /* Frames `from` to `to` (excluded) of one of the records below. */
-typedef int (*chain_function)(const void *record, int64_t from, int64_t to);
+typedef int (*backend_function)(const void *record, int64_t from, int64_t to);
 
 #define LEAST_VERTICES 3 /* a curvature's second difference has as many */
 #define MOST ((int64_t)1 << 20) /* of anything: with more, sums of sizes would not be sure to fit into 64 bits */
@@ -58,9 +58,10 @@ static void product_transposed(const double *a, const double *b, double *out) {
             out[3 * i + j] = a[3 * i] * b[3 * j] + a[3 * i + 1] * b[3 * j + 1] + a[3 * i + 2] * b[3 * j + 2];
 }
 
-#include "_chain_curves.h"
-#include "_chain_cameras.h"
-#include "_chain_systems.h"
+#include "layout.h"
+#include "curves.h"
+#include "views.h"
+#include "systems.h"
 
-/* In the order of compiled.py. */
-const chain_function FUNCTIONS[] = {integrate_curves, move_states, project_points, add_systems, solve_systems};
+/* In the order of cpu.py. */
+const backend_function FUNCTIONS[] = {integrate_curves, take_steps, project_points, add_systems, solve_systems};

@@ -7,83 +7,16 @@ vertex enters all views, so its 3 x 3 matrix is summed over the views first: H c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache, cached_property
-
 import torch
 
-from midline3d import compiled, curve, fused
-from midline3d.appearance import Look
+from midline3d.appearance import BlobAppearance
 from midline3d.cameras import Cameras, projection_jacobian
+from midline3d.kernels.basis import Basis
+from midline3d.kernels.contract import System
+from midline3d.kernels.layout import Layout
 from midline3d.rendering import Products
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where each unknown stands in a frame's vector.
-
-    move (3, mm), turn (2, rad about M1 and M2 of the middle vertex: about T it would be a gauge), bend (2 per node of
-    the curvature's basis), log length, shift (px), then log sigma, log iota, defocus and log rho of every view.
-    """
-
-    nodes: int
-    axes: int
-    cameras: int
-
-    @property
-    def bend(self) -> slice:
-        return slice(5, 5 + 2 * self.nodes)
-
-    @property
-    def length(self) -> int:
-        return 5 + 2 * self.nodes
-
-    @property
-    def shape_count(self) -> int:
-        """Unknowns that move vertices: all up to the length."""
-        return self.length + 1
-
-    @property
-    def shift(self) -> slice:
-        return slice(self.shape_count, self.shape_count + self.axes)
-
-    @property
-    def look(self) -> slice:
-        """log sigma, log iota, defocus, log rho, each for all views."""
-        return slice(self.shift.stop, self.shift.stop + 4 * self.cameras)
-
-    @property
-    def count(self) -> int:
-        return self.look.stop
-
-
-@dataclass(frozen=True)
-class Basis:
-    """K = basis @ nodes: a smooth curvature has fewer unknowns than vertices."""
-
-    matrix: Float[Tensor, "vertex node"]
-
-    @cached_property
-    def segments(self) -> Float[Tensor, "segment node"]:
-        """Mean curvature of each segment by the nodes (the linear part of `curve.segment_rotations`)."""
-        vertices, nodes = self.matrix.shape
-        flat = torch.zeros(nodes, vertices, 2, dtype=self.matrix.dtype, device=self.matrix.device)
-        flat[..., 0] = self.matrix.mT
-        return curve.segment_rotations(flat)[..., 2].mT * (vertices - 1)
-
-
-@cache
-def spline_basis(vertices: int, nodes: int, dtype: torch.dtype, device: torch.device | str) -> Basis:
-    """Cubic B-splines with equal knots over the body; as many nodes as vertices gives every vertex its own."""
-    if nodes >= vertices:
-        return Basis(torch.eye(vertices, dtype=dtype, device=device))
-    place = torch.linspace(0, nodes - 3, vertices, dtype=torch.float64)
-    x = (place[:, None] - torch.arange(-1, nodes - 1, dtype=torch.float64)).abs()
-    near = 2 / 3 - x.square() + x**3 / 2
-    far = (2 - x).clamp(min=0) ** 3 / 6
-    return Basis(torch.where(x < 1, near, far).to(dtype=dtype, device=device))
 
 
 def vertex_derivatives(state: FrameState, basis: Basis) -> Float[Tensor, "batch vertex 3 unknown"]:
@@ -122,26 +55,18 @@ def _bend_derivatives(
     return turned - sums[:, :, 1]
 
 
-def shift_and_look_derivatives(
-    state: FrameState, look: Look, cameras: Cameras, layout: Layout
+def shift_and_appearance_derivatives(
+    state: FrameState, appearance: BlobAppearance, cameras: Cameras, layout: Layout
 ) -> Float[Tensor, "batch camera vertex 5 unknown"]:
     """d(u, v, sigma, iota, rho) of every blob by the shifts and by the views' log sigma, log iota, defocus, log rho."""
-    batch, count, vertices = look.sigma.shape
+    batch, count, vertices = appearance.sigma.shape
     axes = layout.axes
-    out = look.sigma.new_zeros(batch, count, vertices, 5, axes + 4 * count)
+    out = appearance.sigma.new_zeros(batch, count, vertices, 5, axes + 4 * count)
     out[..., :2, :axes] = cameras.shift_basis[:, None]
     for view in range(count):
-        out[:, view, :, 2:4, axes + view : axes + 3 * count : count] = look.by_view[:, view]
+        out[:, view, :, 2:4, axes + view : axes + 3 * count : count] = appearance.by_view[:, view]
         out[:, view, :, 4, axes + 3 * count + view] = state.rho[:, view, None]
     return out
-
-
-@dataclass(frozen=True)
-class System:
-    """H and g of each frame's unknowns, and of parameters shared by all frames where there are any."""
-
-    hessian: Float[Tensor, "batch unknown unknown"]
-    gradient: Float[Tensor, "batch unknown"]
 
 
 def assemble(
@@ -159,12 +84,12 @@ def assemble(
     batch, _, count = gram.shape[:3]
     seen = jacobian.shape[-2]
     spatial = (jacobian.mT @ (gram[..., :seen, :seen] @ jacobian)).sum(1)
-    pull = (jacobian.mT @ slope[..., :seen, None]).sum(1)
+    place_slope = (jacobian.mT @ slope[..., :seen, None]).sum(1)
     pushed = gram @ others
     crossing = _over_views(jacobian).mT @ _over_views(pushed[..., :seen, :])
     flat = places.reshape(batch, places.shape[2] * count, -1)
     # One product for the shape's own block, its coupling to the others, and its gradient.
-    right = torch.cat([(spatial @ places).reshape_as(flat), crossing.flatten(1, 2), pull.flatten(1, 2)], -1)
+    right = torch.cat([(spatial @ places).reshape_as(flat), crossing.flatten(1, 2), place_slope.flatten(1, 2)], -1)
     left = flat.mT @ right
     own = places.shape[-1]
     tall = others.flatten(1, 3)
@@ -184,19 +109,12 @@ def _over_views(values: Float[Tensor, "batch camera vertex number any"]) -> Floa
 
 
 def pixel_system(
-    products: Products, state: FrameState, look: Look, cameras: Cameras, basis: Basis, layout: Layout
+    products: Products, state: FrameState, appearance: BlobAppearance, cameras: Cameras, basis: Basis, layout: Layout
 ) -> System:
     """The pixels' normal equations for all unknowns of every frame."""
-    points, frames, segments = state.points, state.frames, basis.segments
-    gram, slope, by_view, rho = products.gram, products.slope, look.by_view, state.rho
-    given = (gram, slope, points, frames, segments, by_view, rho)
-    if compiled.takes(*given, *vars(cameras).values()):
-        return System(*compiled.system(vars(cameras), *given))
-    if fused.takes(*given, *vars(cameras).values()):
-        return System(*fused.system(vars(cameras), *given))
     return assemble(
         products,
         vertex_derivatives(state, basis),
         projection_jacobian(cameras, state.points),
-        shift_and_look_derivatives(state, look, cameras, layout),
+        shift_and_appearance_derivatives(state, appearance, cameras, layout),
     )

@@ -5,13 +5,15 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from midline3d.fused.view_kernels import cross, in_camera
+from midline3d.kernels.curves_triton import cross
+from midline3d.kernels.layout_triton import BEND, COUNT, DEFOCUS, IOTA, LENGTH, MOVE, RHO, SHIFT, SIGMA, TURN
+from midline3d.kernels.views_triton import in_camera
 
 
 @triton.jit
 @no_type_check
 def _kept(now, now_row, before, before_row, place, weights, gradient, b, count, KIND: tl.constexpr, FEW: tl.constexpr):
-    """The temporal energy of `count` numbers, whose pulls go to `place` of the gradient.
+    """The temporal energy of `count` numbers, whose gradient goes to `place` of the gradient.
 
     KIND: 0 for the change itself, 1 for that of the logarithm, 2 for the value.
     """
@@ -24,9 +26,9 @@ def _kept(now, now_row, before, before_row, place, weights, gradient, b, count, 
         change = value - last
     if KIND == 1:
         change = tl.log(value / last)
-    pull = tl.load(weights + place + i, mask=counts, other=0.0) * change
-    tl.store(gradient + place + i, pull, mask=counts)
-    return tl.sum(pull * change, 0)
+    half = tl.load(weights + place + i, mask=counts, other=0.0) * change
+    tl.store(gradient + place + i, half, mask=counts)
+    return tl.sum(half * change, 0)
 
 
 @triton.jit
@@ -38,31 +40,37 @@ def sum_energy(
     energy, terms, gradient, curvature_row,
     length_row, shift_row, sigma_row, iota_row, defocus_row, rho_row,
     old_length_row, old_shift_row, old_sigma_row, old_iota_row, old_defocus_row, old_rho_row,
-    pixel_weight, batch, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+    layout, pixel_weight, batch, vertices, nodes, cameras, axes,
+    PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
-    """What `second_order.evaluate` makes of the pixels' losses and of K' Q: a program for each frame."""
+    """What `reference.energy` makes of the pixels' losses and of K' Q: a program for each frame."""
     b = tl.program_id(0).to(tl.int64)
-    gradient += b * (6 + 2 * nodes + axes + 4 * cameras)
+    gradient += b * tl.load(layout + COUNT)
+    bends, first = tl.load(layout + BEND), tl.load(layout + LENGTH)
     n, j, i = tl.arange(0, PADDED), tl.arange(0, NODES), tl.arange(0, FEW)
     pixels = pixel_weight * tl.sum(tl.load(losses + b * cameras + i, mask=i < cameras, other=0.0), 0)
     bending = 0.0
-    for way in tl.static_range(2):
-        row = slope + (2 * b + way) * (vertices + nodes)
-        bend = tl.load(curvature + b * curvature_row + 2 * n + way, mask=n < vertices, other=0.0)
+    for direction in tl.static_range(2):
+        row = slope + (2 * b + direction) * (vertices + nodes)
+        bend = tl.load(curvature + b * curvature_row + 2 * n + direction, mask=n < vertices, other=0.0)
         bending += tl.sum(bend * tl.load(row + n, mask=n < vertices, other=0.0), 0)
-        pull = tl.load(row + vertices + j, mask=j < nodes, other=0.0)
-        tl.store(gradient + 5 + way * nodes + j, pull, mask=j < nodes)
-    five = tl.arange(0, 8)
-    tl.store(gradient + five, tl.zeros((8,), tl.float32), mask=five < 5)
-    gradient += 5 + 2 * nodes
-    c = cameras
-    kept = _kept(length, length_row, old_length, old_length_row, 0, weights, gradient, b, 1, 1, 1)
-    kept += _kept(shift, shift_row, old_shift, old_shift_row, 1, weights, gradient, b, axes, 0, FEW)
-    look = 1 + axes
-    kept += _kept(sigma, sigma_row, old_sigma, old_sigma_row, look, weights, gradient, b, c, 1, FEW)
-    kept += _kept(iota, iota_row, old_iota, old_iota_row, look + c, weights, gradient, b, c, 1, FEW)
-    kept += _kept(defocus, defocus_row, old_defocus, old_defocus_row, look + 2 * c, weights, gradient, b, c, 2, FEW)
-    kept += _kept(rho, rho_row, old_rho, old_rho_row, look + 3 * c, weights, gradient, b, c, 1, FEW)
+        half = tl.load(row + vertices + j, mask=j < nodes, other=0.0)
+        tl.store(gradient + bends + direction * nodes + j, half, mask=j < nodes)
+    # The place and the direction of the middle vertex are free.
+    free = tl.arange(0, 8)
+    tl.store(gradient + free, tl.zeros((8,), tl.float32), mask=free < bends)
+    weights -= first
+    at, c = tl.load(layout + SHIFT), cameras
+    kept = _kept(length, length_row, old_length, old_length_row, first, weights, gradient, b, 1, 1, 1)
+    kept += _kept(shift, shift_row, old_shift, old_shift_row, at, weights, gradient, b, axes, 0, FEW)
+    at = tl.load(layout + SIGMA)
+    kept += _kept(sigma, sigma_row, old_sigma, old_sigma_row, at, weights, gradient, b, c, 1, FEW)
+    at = tl.load(layout + IOTA)
+    kept += _kept(iota, iota_row, old_iota, old_iota_row, at, weights, gradient, b, c, 1, FEW)
+    at = tl.load(layout + DEFOCUS)
+    kept += _kept(defocus, defocus_row, old_defocus, old_defocus_row, at, weights, gradient, b, c, 2, FEW)
+    at = tl.load(layout + RHO)
+    kept += _kept(rho, rho_row, old_rho, old_rho_row, at, weights, gradient, b, c, 1, FEW)
     tl.store(terms + b, pixels)
     tl.store(terms + batch + b, bending)
     tl.store(terms + 2 * batch + b, kept)
@@ -72,12 +80,12 @@ def sum_energy(
 @triton.jit
 @no_type_check
 def derive_places(
-    points, frames, segments, places, points_row, frames_row, vertices, nodes, PADDED: tl.constexpr, BLOCK: tl.constexpr
+    points, frames, segments, places, points_row, frames_row, layout, vertices, nodes, unknowns,
+    PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`normal.vertex_derivatives`, (batch, vertex, 3, unknown): a program for some nodes of a frame, the last for what
     is not a bend."""
     b, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    unknowns = 6 + 2 * nodes
     n = tl.arange(0, PADDED)
     counts = n < vertices
     middle = vertices // 2
@@ -90,16 +98,19 @@ def derive_places(
     if block == tl.num_programs(1) - 1:
         for i in tl.static_range(3):
             for j in tl.static_range(3):
-                tl.store(out + i * unknowns + j, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
-        for way in tl.static_range(2):
-            about = frames + 9 * middle + 1 + way
+                to = out + i * unknowns + tl.load(layout + MOVE) + j
+                tl.store(to, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
+        for direction in tl.static_range(2):
+            about = frames + 9 * middle + 1 + direction
             tx, ty, tz = cross(tl.load(about), tl.load(about + 3), tl.load(about + 6), x, y, z)
-            tl.store(out + 3 + way, tx, mask=counts)
-            tl.store(out + unknowns + 3 + way, ty, mask=counts)
-            tl.store(out + 2 * unknowns + 3 + way, tz, mask=counts)
-        tl.store(out + unknowns - 1, x, mask=counts)
-        tl.store(out + 2 * unknowns - 1, y, mask=counts)
-        tl.store(out + 3 * unknowns - 1, z, mask=counts)
+            to = out + tl.load(layout + TURN) + direction
+            tl.store(to, tx, mask=counts)
+            tl.store(to + unknowns, ty, mask=counts)
+            tl.store(to + 2 * unknowns, tz, mask=counts)
+        to = out + tl.load(layout + LENGTH)
+        tl.store(to, x, mask=counts)
+        tl.store(to + unknowns, y, mask=counts)
+        tl.store(to + 2 * unknowns, z, mask=counts)
     else:
         # Row n of the running sums holds the segments before vertex n.
         reached = counts & (n > 0)
@@ -112,17 +123,17 @@ def derive_places(
         share = share / (2 * (vertices - 1))
         here = (n == middle)[:, None]
         keep = counts[:, None] & (node < nodes)[None, :]
-        for way in tl.static_range(2):
+        for direction in tl.static_range(2):
             # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
-            axis = frames + 9 * n + 2 - way
-            sign = 1.0 - 2.0 * way
+            axis = frames + 9 * n + 2 - direction
+            sign = 1.0 - 2.0 * direction
             ax = sign * (tl.load(axis, mask=reached, other=0.0) + tl.load(axis - 9, mask=reached, other=0.0))
             ay = sign * (tl.load(axis + 3, mask=reached, other=0.0) + tl.load(axis - 6, mask=reached, other=0.0))
             az = sign * (tl.load(axis + 6, mask=reached, other=0.0) + tl.load(axis - 3, mask=reached, other=0.0))
             mx, my, mz = cross(ax, ay, az, px, py, pz)
             sx, sy, sz = _since(share, ax, here), _since(share, ay, here), _since(share, az, here)
             dx, dy, dz = cross(sx, sy, sz, x[:, None], y[:, None], z[:, None])
-            to = out[:, None] + 5 + way * nodes + node[None, :]
+            to = out[:, None] + tl.load(layout + BEND) + direction * nodes + node[None, :]
             tl.store(to, dx - _since(share, mx, here), mask=keep)
             tl.store(to + unknowns, dy - _since(share, my, here), mask=keep)
             tl.store(to + 2 * unknowns, dz - _since(share, mz, here), mask=keep)
@@ -158,10 +169,10 @@ def _pixel_by_place(rotation, focal, distortion, x, y, depth, j: tl.constexpr):
 @triton.jit
 @no_type_check
 def _other(shift_basis, by_view, rho, row: tl.constexpr, view, column, cameras, axes, counts):
-    """Row `row` (u, v, sigma, iota, rho) of a blob's derivative by the shifts and looks, (vertex, column)."""
-    look = column - axes
-    kind, whose = look // cameras, look % cameras
-    mine = (look >= 0) & (whose == view)
+    """Row `row` (u, v, sigma, iota, rho) of a blob's derivative by shifts and views' appearance, (vertex, column)."""
+    later = column - axes
+    kind, whose = later // cameras, later % cameras
+    mine = (later >= 0) & (whose == view)
     if row < 2:
         at = shift_basis + (2 * view + row) * axes + column
         value = tl.load(at, mask=column < axes, other=0.0)[None, :]
@@ -182,7 +193,7 @@ def couple_blobs(
     PADDED: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     """Sums over the views, a program for each frame: of every vertex the 3 x 3 matrix J' A J, and J' A O with J' b
-    behind it, O being the derivative by the shifts and looks; and O' A O, O' b, which are done with."""
+    behind it, O being the derivative by the shifts and the views' appearance; and O' A O, O' b, which are done with."""
     b = tl.program_id(0).to(tl.int64)
     n, column = tl.arange(0, PADDED), tl.arange(0, OTHERS)
     counts = n < vertices
@@ -218,11 +229,11 @@ def couple_blobs(
             for other in tl.static_range(5):
                 one = _other(shift_basis, by_view + 6 * blob, wide, other, view, column, cameras, axes, counts)
                 pushed += tl.load(A + 5 * row + other, mask=counts, other=0.0)[:, None] * one
-            pull = tl.load(slope + 5 * blob + row, mask=counts, other=0.0)
-            rest += tl.sum(mine * pull[:, None], 0)
+            slopes = tl.load(slope + 5 * blob + row, mask=counts, other=0.0)
+            rest += tl.sum(mine * slopes[:, None], 0)
             corner = tl.dot(tl.trans(mine), pushed, corner, input_precision="ieee")
             if row < 2:
-                pushed = tl.where(last, pull[:, None], pushed)
+                pushed = tl.where(last, slopes[:, None], pushed)
                 if row == 0:
                     c0, c1, c2 = c0 + u0[:, None] * pushed, c1 + u1[:, None] * pushed, c2 + u2[:, None] * pushed
                 else:

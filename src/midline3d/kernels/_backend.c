@@ -1,8 +1,8 @@
-/* The library of _chain_body.h: the plainest version, the choice among all, and what compiled.py checks before it calls. */
+/* The library of _backend.h: the plainest version, the choice among all, and what cpu.py checks before it calls. */
 
-#define FUNCTIONS midline3d_chain_plain
-#include "_chain_body.h"
-#include "_processor.h"
+#define FUNCTIONS midline3d_backend_plain
+#include "_backend.h"
+#include "../_processor.h"
 
 #ifdef _WIN32
 #define EXPORT __declspec(dllexport)
@@ -11,11 +11,11 @@
 #endif
 
 #ifdef WIDER
-extern const chain_function midline3d_chain_avx2[], midline3d_chain_avx512[];
-static const chain_function *const versions[] = {midline3d_chain_plain, midline3d_chain_avx2, midline3d_chain_avx512};
+extern const backend_function midline3d_backend_avx2[], midline3d_backend_avx512[];
+static const backend_function *const versions[] = {midline3d_backend_plain, midline3d_backend_avx2, midline3d_backend_avx512};
 static const char *const version_names[] = {PLAINEST, "AVX2", "AVX-512"};
 #else
-static const chain_function *const versions[] = {midline3d_chain_plain};
+static const backend_function *const versions[] = {midline3d_backend_plain};
 static const char *const version_names[] = {PLAINEST};
 #endif
 
@@ -28,6 +28,8 @@ typedef struct {
 #define AT(name) {#name, offsetof(RECORD, name)},
 #define AT_RIG AT(rig.own) AT(rig.focal) AT(rig.centre) AT(rig.distortion) AT(rig.rotation) AT(rig.translation) \
     AT(rig.shift_basis)
+#define AT_LAYOUT AT(layout.nodes) AT(layout.axes) AT(layout.cameras) AT(layout.move) AT(layout.turn) AT(layout.bend) \
+    AT(layout.length) AT(layout.shift) AT(layout.sigma) AT(layout.iota) AT(layout.defocus) AT(layout.rho) AT(layout.count)
 #define END {NULL, sizeof(RECORD)}
 
 #define RECORD curves
@@ -35,8 +37,8 @@ static const field curve_fields[] = {AT(batch) AT(vertices) AT(loose) AT(positio
     AT(start) AT(points) AT(frames) END};
 #undef RECORD
 #define RECORD steps
-static const field step_fields[] = {AT(batch) AT(vertices) AT(nodes) AT(cameras) AT(axes) AT(longest_log) AT(look_log)
-    AT(circles) AT(defocus_most) AT(length_low) AT(length_high) AT(sigma_low) AT(sigma_high) AT(iota_low) AT(iota_high)
+static const field step_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(longest_log) AT(appearance_log) AT(circles)
+    AT(defocus_most) AT(length_low) AT(length_high) AT(sigma_low) AT(sigma_high) AT(iota_low) AT(iota_high)
     AT(rho_low) AT(rho_high) AT(step) AT(basis) AT(points) AT(frames) AT(curvature) AT(length) AT(shift) AT(sigma)
     AT(iota) AT(rho) AT(defocus) AT(new_points) AT(new_frames) AT(new_curvature) AT(new_length) AT(new_shift)
     AT(new_sigma) AT(new_iota) AT(new_rho) AT(new_defocus) END};
@@ -46,7 +48,7 @@ static const field projection_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(
     AT(pixels) END};
 #undef RECORD
 #define RECORD systems
-static const field system_fields[] = {AT(batch) AT(vertices) AT(nodes) AT(cameras) AT(axes) AT_RIG AT(gram) AT(slope)
+static const field system_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT_RIG AT(gram) AT(slope)
     AT(points) AT(frames) AT(segments) AT(by_view) AT(rho) AT(hessian) AT(gradient) END};
 #undef RECORD
 #define RECORD solutions
@@ -76,4 +78,4 @@ EXPORT int midline3d_run(int which, const void *record, int64_t from, int64_t to
 }
 
 /* Windows' linker asks every extension for this. It is never called: ctypes opens the library. */
-EXPORT void *PyInit__chain(void) { return NULL; }
+EXPORT void *PyInit__backend(void) { return NULL; }
