@@ -60,7 +60,7 @@ def _command(name: str, command: Any, level: int = 2) -> list[str]:
         for inner, each in command.commands.items():
             parts += _command(f"{name} {inner}", each, level + 1)
     if command.params:
-        parts += ["| | | |", "|---|---|---|", *map(_parameter, command.params), ""]
+        parts += ["| | meaning | |", "|---|---|---|", *map(_parameter, command.params), ""]
     return parts
 
 
@@ -70,7 +70,8 @@ def _parameter(parameter: Any) -> str:
     else:
         named = ", ".join(f"`{each}`" for each in (*parameter.opts, *parameter.secondary_opts))
     told = parameter.default
-    shown = told not in (None, False, ()) and not callable(told) and parameter.param_type_name == "option"
+    empty = told is None or told is False or told == () or callable(told)
+    shown = not empty and parameter.param_type_name == "option"
     usual = f"default `{getattr(told, 'value', told)}`" if shown else "required" if parameter.required else ""
     return f"| {named} | {_plain(getattr(parameter, 'help', '') or '').replace('|', '/')} | {usual} |"
 
