@@ -63,7 +63,7 @@ FIGURES: dict[str, tuple[Callable[[Material], Figure], str]] = {
     "motion": (
         courses.motions,
         "With one standard deviation of a single frame shaded about the line; the grey band is how surely the animal's "
-        "own length is known. Errors that change slowly are not in these deviations.",
+        "own length is known. What is wrong all the time is not in these deviations.",
     ),
 }
 """Every figure by its name: how it is drawn, and what it shows."""
