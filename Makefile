@@ -3,6 +3,7 @@
 # make lint         ruff and mypy
 # make sanitize     the tests of the C code under AddressSanitizer and UBSan (GCC on Linux)
 # make test-oldest  part of the tests with the oldest versions of all packages that pyproject.toml allows
+# make docs         the documents as a site, in build/site
 # make wheel        a wheel, installed into a virtual environment of its own and tried there
 #
 # Each sets up .venv by itself and does nothing there when it is up to date. PYTHON=python3.12 chooses the interpreter.
@@ -18,7 +19,7 @@ OLDEST := test_cli test_store test_synth test_recording test_calibration test_cu
 SANITIZED := build/sanitized
 CHECKED := -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
-.PHONY: demo test lint sanitize test-oldest wheel clean
+.PHONY: demo test lint docs sanitize test-oldest wheel clean
 .NOTPARALLEL:
 
 demo: $(VENV)/ready
@@ -31,6 +32,10 @@ lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 # A copy of the package with libraries that watch themselves, in a Python that was started with the watcher.
 sanitize: $(VENV)/ready-test
@@ -78,6 +83,10 @@ $(VENV)/ready-test: $(SOURCES) | $(BIN)/python
 $(VENV)/ready-lint: $(SOURCES) | $(BIN)/python
 	$(INSTALL) -e '.[test,gpu,lint]' || $(INSTALL) -e '.[test,lint]'
 	@touch $@ $(VENV)/ready $(VENV)/ready-test
+
+$(VENV)/ready-docs: $(SOURCES) | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
+	@touch $@ $(VENV)/ready
 
 $(VENV)-oldest/ready: constraints-oldest.txt $(SOURCES) | $(VENV)-oldest/bin/python
 	$(VENV)-oldest/bin/$(PIP) -c constraints-oldest.txt -e '.[test]'

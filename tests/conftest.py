@@ -1,7 +1,11 @@
-"""Every shape that the core declares is checked while the tests run."""
+"""Every shape that the core declares is checked while the tests run; a result that several files look at."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 import torch
 from jaxtyping import install_import_hook
 
@@ -13,3 +17,32 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the processes tha
 # The core alone: modules at the rim are handed wrong things on purpose, and have to say so themselves.
 CORE = ["curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "kernels", "fitting"]
 install_import_hook([f"midline3d.{name}" for name in CORE], "beartype.beartype")
+
+
+@pytest.fixture(scope="session")
+def worm_result(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small result with frames that are ok, suspect, lost and unreadable, its recording `worm` beside it; only to be
+    read. Made once, by whichever process comes first."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "worm-result"
+    with _one_at_a_time(folder.with_suffix(".lock")):
+        if not (folder / "out" / "midline.nc").exists():
+            import killing
+
+            from midline3d.tracking.reconstruct import Job, reconstruct
+
+            killing.simulated(folder / "worm")
+            reconstruct(Job(folder / "worm", folder / "out", killing.settings()), lambda *_: None)
+    return folder / "out"
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except ImportError:  # Windows, where tests run in one process
+            pass
+        yield

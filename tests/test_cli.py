@@ -17,6 +17,7 @@ import torch
 from midline3d import Plan, evaluate, simulate
 from midline3d.cli import main
 from midline3d.cli.command import COMMANDS
+from midline3d.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,22 @@ def test_the_demo_removes_nothing_that_is_not_its_own(tmp_path: Path, refused: C
     precious.write_text("years", encoding="utf-8")
     assert "thesis.txt" in refused("demo", "--out", tmp_path)
     assert precious.exists() and (tmp_path / "recording" / "cam0.avi").exists()
+
+
+def test_the_demo_clears_what_was_made_of_its_result_but_no_corrections(tmp_path: Path) -> None:
+    from midline3d.cli.demo import _clear
+
+    result = tmp_path / "result"
+    for name in ("export", "report"):
+        (result / name).mkdir(parents=True)
+    for name in ("kinematics.nc", "kinematics-turns.csv", "frame-12.png", "midline.mp4"):
+        (result / name).write_bytes(b"")
+    (result / "edits.jsonl").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"edits\.jsonl was not written by a demo"):
+        _clear(result)
+    (result / "edits.jsonl").unlink()
+    _clear(result)
+    assert not result.exists()
 
 
 def test_calibrate(tmp_path: Path, refused: Callable[..., str]) -> None:

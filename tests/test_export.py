@@ -157,13 +157,15 @@ def test_wcon(out: Path, truth: np.ndarray, tmp_path: Path) -> None:
         "additionalProperties": False,
     }
     units = {"type": "object", "required": ["t", "x", "y"], "additionalProperties": {"type": "string"}}
+    words = {"type": "object", "properties": {"name": {"const": "midline3d"}, "version": {"type": "string"}}}
+    software = {"type": "object", "required": ["tracker"], "properties": {"tracker": words}}
     rules = {
         "type": "object",
         "required": ["units", "data"],
         "properties": {
             "tracker-commons": {"const": True},
             "units": units,
-            "metadata": {"type": "object"},
+            "metadata": {"type": "object", "properties": {"software": software}},
             "data": {"type": "array", "items": entry},
         },
         "patternProperties": {"^@": {}},

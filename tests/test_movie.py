@@ -11,15 +11,11 @@ import pytest
 
 from midline3d.errors import InputError
 from midline3d.movie import PANEL, Movie, write_movie
-from midline3d.tracking.reconstruct import Job, reconstruct
 
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("movie")
-    killing.simulated(folder / "worm")
-    reconstruct(Job(folder / "worm", folder / "out", killing.settings()), lambda *_: None)
-    return folder / "out"
+@pytest.fixture
+def result(worm_result: Path) -> Path:
+    return worm_result
 
 
 def pictures(path: Path) -> list[np.ndarray]:

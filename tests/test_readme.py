@@ -28,7 +28,9 @@ def test_commands_and_their_options() -> None:
 def test_linked_files_exist() -> None:
     for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
-            assert (document.parent / target).exists(), f"{document.name} points to {target}"
+            # Pages of the reference are made when the site is built.
+            made = target.removeprefix("docs/").startswith("reference/")
+            assert made or (document.parent / target).exists(), f"{document.name} points to {target}"
 
 
 def test_the_picture_is_small() -> None:

@@ -170,6 +170,7 @@ def test_a_frame_is_refitted_kept_and_undone(viewer: Viewer, out: Path) -> None:
     viewer.post("/api/carry-on", {"way": 1})
     told = viewer.wait("/api/draft", lambda told: not told["running"])
     assert [each["frame"] for each in told["draft"]["frames"]] == list(range(3, FRAMES)) and not told["fault"]
+    assert told["ended"] == f"it ends at frame {FRAMES - 1}: there are no more"
     version = viewer.get("/api/state").json["version"]
     kept = viewer.post("/api/keep").json
     assert (
@@ -196,6 +197,7 @@ def test_a_correction_ends_where_nothing_changes(viewer: Viewer, out: Path) -> N
     viewer.post("/api/carry-on", {"way": 1})
     told = viewer.wait("/api/draft", lambda told: not told["running"])
     assert [each["frame"] for each in told["draft"]["frames"]] == [3], "the neighbours were right already"
+    assert told["ended"] == "frames 4 to 6 come out as they were, so that it ends before them"
     assert viewer.post("/api/drop").json["draft"] is None
     assert viewer.post("/api/keep").status == 400 and not (out / "edits.jsonl").exists()
 

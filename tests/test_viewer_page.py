@@ -294,6 +294,8 @@ def test_a_pin_is_set_fitted_carried_on_kept_and_undone(browser: Any, tab: Tab, 
     tab.press("ArrowLeft")
     tab.until("Number(document.body.dataset.draft) === 4 && !document.body.dataset.running")
     assert tab.frame == 3, "with a draft the arrows carry it on"
+    assert tab.text("#ended") == "Carried on: it ends at frame 0: there are no more."
+    tab.shot("carried")
     tab.press("Enter")
     tab.page.wait_for_selector("#verdict .badge.pinned")
     after = open_result(out)

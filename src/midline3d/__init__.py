@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from midline3d.export import export_result
     from midline3d.population import Exam
     from midline3d.recording import load_recording
-    from midline3d.report import frame_figure
+    from midline3d.report import frame_figure, write_report
     from midline3d.settings import Settings, load_settings
     from midline3d.store import info, open_result
     from midline3d.synth import Plan
@@ -58,6 +58,7 @@ _HOMES = {
     "simulate": "api",
     "stitch": "tracking.clips",
     "view": "viewer.serve",
+    "write_report": "report",
 }
 
 _MODULES = ("kinematics", "midlines")
@@ -94,6 +95,7 @@ __all__ = [
     "simulate",
     "stitch",
     "view",
+    "write_report",
 ]
 
 

@@ -36,6 +36,7 @@ ATTRIBUTES = {
     "frame": "JSON: rotation (3 x 3), origin (mm) and source of the world that [frame] gives; positions in midline.nc "
     "are in the calibration's world, and x' = R (x - origin) is applied by export and kinematics",
     "versions": "of Python and the packages that have a part in the numbers",
+    "machine": "processor, its cores, and the GPU where one computed",
     "head_confidence": "probability that keypoint 0 is the head",
     "length_std": "standard deviation of the animal's length, mm: by all frames that its body was learned from, "
     "times what lengths of simulated animals were farther off than that",

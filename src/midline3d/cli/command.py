@@ -32,6 +32,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": cameras.calibrate,
     "refine-cameras": cameras.refine_cameras,
     "evaluate": results.evaluate,
+    "report": products.report,
     "picture": products.picture,
     "video": products.video,
     "kinematics": products.kinematics,

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 DEMO_FRAMES = 24
-DEMO_LEAVES = {
+DEMO_LEAVES = (
     *("recording", "calibration", "truth", "cam0", "cam1", "cam2"),
     *("manifest", "segments", "kept", "crops", "midline", "body", "log", "lock"),
-}
-"""Names, less their suffixes, of what a demo writes."""
+    *("export", "report", "kinematics", "kinematics-summary", "kinematics-runs", "kinematics-turns", "frame-[0-9]*"),
+)
+"""Names, less their suffixes, of what a demo writes, and of what other commands make of its result. Corrections are not
+among them: somebody's work is nothing to be cleared away."""
 
 
 def demo(
@@ -92,10 +94,15 @@ def _accuracy(figures: dict[str, Any]) -> Table:
 def _clear(*folders: Path) -> None:
     """Makes room for the demo: what an earlier one left there, whole or not, goes; anything else is an error."""
     import shutil
+    from fnmatch import fnmatchcase
+
+    def known(place: Path) -> bool:
+        name = place.name.lstrip(".").split(".")[0]
+        return any(fnmatchcase(name, leaf) for leaf in DEMO_LEAVES)
 
     for folder in folders:
         for place in folder.iterdir() if folder.is_dir() else ():
-            if place.name.lstrip(".").split(".")[0] not in DEMO_LEAVES:
+            if not known(place):
                 raise InputError(f"{place} was not written by a demo; give another folder with --out")
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)

@@ -77,6 +77,23 @@ def video(
     say_places(Console(), {"the movie": path})
 
 
+def report(
+    result: Given,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to; else OUT/report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """One page that says what was reconstructed and how well, with every figure beside it as PNG and SVG."""
+    from midline3d.report import write_report
+
+    with working("give the same command again") as tick:
+        page = write_report(result, out, lambda done, all: tick("drawing", done, all))
+    figures = sorted(file.name for file in page.parent.iterdir() if file.suffix in (".png", ".svg"))
+    if as_json:
+        print_json({"report": str(page), "figures": figures})
+    else:
+        say_places(Console(), {"the report": page})
+
+
 def kinematics(
     result: Given,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to; else the result's own.")] = None,

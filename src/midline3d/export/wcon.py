@@ -28,15 +28,13 @@ UNITS = {
 def write_wcon(material: Material, path: Path, choice: Choice) -> None:
     """A WCON file; frames without a midline are null."""
     del choice  # one form there is
+    software = {"name": "midline3d", "version": str(material.result.attrs.get("version", ""))}
     head = {
         "tracker-commons": True,
         "units": UNITS,
         "metadata": {
-            "software": {
-                "name": "midline3d",
-                "version": str(material.result.attrs.get("version", "")),
-                "featureID": TAG,
-            },
+            # Under `tracker` as the schema has it, and beside it as the examples of the notation do.
+            "software": {"tracker": software, **software, "featureID": TAG},
             "settings": str(material.result.attrs.get("settings", "")),
         },
         TAG: _about(material),

@@ -26,7 +26,7 @@ class Motion:
     speed: Array
     """(time,) mm/s."""
     speed_std: Array
-    """(time,) mm/s: standard deviation of one component of the centroid's velocity."""
+    """(time,) mm/s: standard deviation of one component of the centroid's velocity, slow errors included."""
     forward: Array
     """(time,) mm/s along the body, above 0 head first."""
     forward_std: Array
@@ -58,7 +58,7 @@ def motion(points: Array, valid: Flags, window: Window) -> Motion:
     return Motion(
         centroid=course,
         speed=np.linalg.norm(course.rate, axis=-1),
-        speed_std=course.gain * noise,
+        speed_std=course.gain * noise * window.drift,
         forward=-integral(along),
         forward_std=course.gain * of_points,
         sideways=integral(np.maximum(whole - along**2, 0)) / np.where(total > 0, total, np.nan),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 SCATTER = "scatter of single frames around their course in time; slower errors are not seen in it"
 FITTED = "scatter of single frames, through the smoothing's weights"
+WALKED = "scatter of single frames and its slow part, through the smoothing's weights"
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,12 @@ MOTION = {
     "centroid": Quantity(
         ("time", "space"), "mm", "mean of the midline's points, smoothed", "int r du", SCATTER, True, True
     ),
-    "velocity": Quantity(("time", "space"), "mm/s", "velocity of the centroid", "d/dt int r du", FITTED, True, True),
-    "speed": _frame("mm/s", "speed of the centroid", "|velocity|", FITTED, place=True, smoothed=True),
+    "velocity": Quantity(("time", "space"), "mm/s", "velocity of the centroid", "d/dt int r du", WALKED, True, True),
+    "speed": _frame("mm/s", "speed of the centroid", "|velocity|", WALKED, place=True, smoothed=True),
     "speed_std": _frame(
         "mm/s",
         "standard deviation of the velocity's components",
-        "scatter times the smoothing's gain",
+        "scatter times the smoothing's gain, and times its drift",
         "",
         place=True,
         smoothed=True,

@@ -11,7 +11,7 @@ files       all of it as one tree, read and written as TOML; settings that have 
 """
 
 from midline3d.settings.animal import BodySettings, StartSettings
-from midline3d.settings.files import NAMED, Settings, dump_settings, load_settings
+from midline3d.settings.files import NAMED, Settings, dump_settings, load_settings, stored_settings
 from midline3d.settings.fitting import AdamSettings, LossWeights, SecondOrderSettings
 from midline3d.settings.judging import EvidenceSettings, HeadSettings, JudgingSettings, RepairSettings
 from midline3d.settings.locating import LocatingSettings
@@ -37,4 +37,5 @@ __all__ = [
     "TrackingSettings",
     "dump_settings",
     "load_settings",
+    "stored_settings",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,31 @@ def load_settings(path: Path | str | None) -> Settings:
                 f"the package's own: {', '.join(NAMED)}"
             )
     return validated(Settings, read_toml(file), str(path))
+
+
+def stored_settings(text: str, source: str) -> Settings:
+    """The settings that a result was made with (TOML), whatever version made it.
+
+    Keys that have been removed since are left out with a warning: what was computed stays as it is, and can be looked
+    at. source: what the warning and a fault call them.
+    """
+    known = {
+        section.name: {item.name for item in dataclasses.fields(getattr(Settings(), section.name))}
+        for section in dataclasses.fields(Settings)
+    }
+    try:
+        stored = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        raise InputError(f"{source}: are not valid TOML ({fault}); restore manifest.json") from None
+    gone = [f"[{section}]" for section in stored if section not in known]
+    kept: dict[str, Any] = {}
+    for section, keys in stored.items():
+        if section in known and isinstance(keys, dict):
+            gone += [f"{section}.{key}" for key in keys if key not in known[section]]
+            kept[section] = {key: value for key, value in keys.items() if key in known[section]}
+    if gone:
+        warnings.warn(f"{source}: this version no longer has {', '.join(gone)}; ignored", stacklevel=2)
+    return validated(Settings, kept, source)
 
 
 def dump_settings(settings: Settings) -> str:

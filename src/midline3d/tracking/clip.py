@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,9 @@ from midline3d.cameras import Cameras
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body
 from midline3d.fitting.views import Views
-from midline3d.reading import validated
 from midline3d.recording import Prepared
 from midline3d.recording.crops import LOCATIONS
-from midline3d.settings import CurveSettings, PixelSettings, Settings
+from midline3d.settings import CurveSettings, PixelSettings, Settings, stored_settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
 from midline3d.tracking.veil import Veil
@@ -192,7 +190,7 @@ def kept_clip(folder: Path, dataset: xr.Dataset) -> Clip:
 
 def clip_beside(folder: Path, resolved: str) -> Clip:
     """The same, by the run's resolved settings (TOML)."""
-    settings = validated(Settings, tomllib.loads(resolved), f"the settings of {folder}")
+    settings = stored_settings(resolved, f"the settings of {folder}")
     for name in ("crops", "calibration.json", "body.json"):
         if not (folder / name).exists():
             raise InputError(f"{folder} has no {name}, which is needed here; reconstruct into a new folder")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -57,6 +57,26 @@ class Corrected:
     """Of the one before: under the same terms where the frame itself was corrected; None where there was none."""
     distances: tuple[float, ...] = ()
     """How far the new midline runs from each pin, px."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Where and why a correction was carried on no further."""
+
+    why: Literal["agrees", "lost", "end"]
+    frame: int
+    """The last frame that was looked at."""
+    since: int
+    """The first of the frames in a row that came out as they were; else the frame itself."""
+    reason: str = ""
+    """What speaks against the new midline there."""
+
+    def __str__(self) -> str:
+        if self.why == "agrees":
+            return f"frames {self.since} to {self.frame} come out as they were, so that it ends before them"
+        if self.why == "lost":
+            return f"it ends before frame {self.frame}, which the new midline does not fit ({self.reason})"
+        return f"it ends at frame {self.frame}: there are no more"
 
 
 class Bench:
@@ -131,13 +151,16 @@ class Bench:
         made = self._corrected(frame, found, anchor, held)
         return made if old is None else replace(made, before=self._loss(place, old, anchor))
 
-    def follow(self, frame: int, state: FrameState, direction: int, pins: Sequence[Pin] = ()) -> Iterator[Corrected]:
+    def follow(
+        self, frame: int, state: FrameState, direction: int, pins: Sequence[Pin] = ()
+    ) -> Generator[Corrected, None, Ended]:
         """On from a corrected frame, forwards (1) or backwards (-1), for as long as what comes out is new.
 
         Frames in which the worm was not located are stepped over. It ends where the new midline has been the stored one
-        for some frames, where it fits no longer, and with the recording. pins: of frames on the way.
+        for some frames, where it fits no longer, and with the recording; which of these is what it returns. pins: of
+        frames on the way.
         """
-        clip, at, same = self.clip, frame, 0
+        clip, at, same, since = self.clip, frame, 0, frame
         waiting: list[Corrected] = []
         numbers = self.frames.header.frames
         last = numbers[-1] if direction > 0 else numbers[0]
@@ -148,18 +171,20 @@ class Bench:
             held = self.pins(other, [pin for pin in pins if pin.frame == other])
             made = self._corrected(other, self._from(self.place(other), start, held), start, held)
             if made.record.status == "lost":
-                return
+                return Ended("lost", other, other, made.record.reason)
             old = self.shown(other)
             made = replace(made, before=float(old["loss"]) if np.isfinite(old["loss"]) else None)
             same = same + 1 if _apart(made, old["projection"].values) < AGREED else 0
+            since = other if same == 1 else since
             waiting.append(made)
             if same == AGREEING:
-                return
+                return Ended("agrees", other, since)
             if not same:
                 yield from waiting
                 waiting = []
             state, at = made.state, other
         yield from waiting
+        return Ended("end", at, at)
 
     def pins(self, frame: int, pins: Sequence[Pin]) -> Pins | None:
         """Pins as the fitter wants them; None without any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,6 +95,7 @@ def header_of(job: Job, recording: Recording, frames: range) -> Header:
             "recording_path": str(recording.path.resolve()),
             "sources": json.dumps({view.name: str(view.source.path.resolve()) for view in recording.views}),
             "versions": versions(),
+            "machine": machine(job.device),
             **({} if recording.world is None else {ATTRIBUTE: _frame(recording)}),
         },
         offsets=tuple(view.offset for view in recording.views),
@@ -124,6 +126,22 @@ def release(package: str = "midline3d") -> str:
         return version(package)
     except PackageNotFoundError:
         return "0"
+
+
+def machine(device: str) -> str:
+    """What computes: the processor and its cores, and the GPU where it is one."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass  # another system, which says it above
+    cores = f"{name}, {os.cpu_count()} cores"
+    if device != "cuda":
+        return cores
+    import torch
+
+    return f"{torch.cuda.get_device_name()} beside {cores}"
 
 
 def versions() -> str:

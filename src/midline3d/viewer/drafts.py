@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ class Drafts:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._fault = ""
+        self._ended = ""
+        """Why it was carried on no further; empty where somebody stopped it."""
 
     def refit(self, frame: int, pins: Iterable[Pin]) -> Draft:
         """A new draft: the frame through these pins. What an earlier draft had is forgotten."""
@@ -62,14 +64,14 @@ class Drafts:
         if self.running:
             raise InputError("the correction is being carried on already; wait for it, or stop it")
         self._stop.clear()
-        self._fault = ""
+        self._fault = self._ended = ""
         self._thread = threading.Thread(target=self._carry, args=(draft, way), name="midline3d-draft", daemon=True)
         self._thread.start()
 
     def _carry(self, draft: Draft, way: int) -> None:
         start = draft.made[draft.ends[way]]
         try:
-            for made in self._bench.follow(start.frame, start.state, way):
+            for made in self._following(start, way):
                 with self._lock:
                     if self._stop.is_set() or self._draft is not draft:
                         return
@@ -77,6 +79,10 @@ class Drafts:
                     draft.number += 1
         except InputError as fault:
             self._fault = str(fault)
+
+    def _following(self, start: Corrected, way: int) -> Iterator[Corrected]:
+        ended = yield from self._bench.follow(start.frame, start.state, way)
+        self._ended = str(ended)
 
     @property
     def running(self) -> bool:
@@ -91,7 +97,7 @@ class Drafts:
     def drop(self) -> None:
         self.stop()
         with self._lock:
-            self._draft, self._fault = None, ""
+            self._draft, self._fault, self._ended = None, "", ""
 
     def keep(self) -> Edit:
         """Writes the draft down as an edit of the result."""
@@ -115,6 +121,7 @@ class Drafts:
                 "draft": {"number": draft.number, "frames": frames, "pins": [vars(pin) for pin in draft.pins]},
                 "running": self.running,
                 "fault": self._fault,
+                "ended": "" if self.running else self._ended,
             }
 
     def curve(self, frame: int) -> dict[str, Any] | None:

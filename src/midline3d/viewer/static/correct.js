@@ -124,6 +124,7 @@ export class Corrections {
   async setDraft(told) {
     this.draft = told.draft;
     this.running = Boolean(told.running);
+    this.ended = told.ended ?? "";
     if (told.fault) this.told.say(told.fault, true);
     if (!this.draft) {
       this.curves.clear();
@@ -164,6 +165,7 @@ export class Corrections {
       for (const [text, kind] of [[name, ""], [before, ""], [now, side]]) row.append(Object.assign(document.createElement("td"), { textContent: text, className: kind }));
       return row;
     }));
+    $("ended").textContent = this.running ? "Carried on until nothing changes …" : this.ended && `Carried on: ${this.ended}.`;
     $("carry-on").disabled = $("carry-back").disabled = this.running;
   }
 

@@ -83,17 +83,22 @@ def read_frame(folder: Path, frame: int) -> Picture:
     if not np.isfinite(row.position.values).all():
         raise InputError(f"frame {frame} of {folder} is {row.status.item()}, so there is no midline to draw")
     clip = kept_clip(folder, dataset)
+    return picture_of(clip, row, _rendered(folder, clip, frame - clip.prepared.start, row))
+
+
+def picture_of(clip: Clip, row: xr.Dataset, rendered: Array | None = None) -> Picture:
+    """A frame of a result with its crops; rendered: what the fit draws there, nothing without."""
+    frame = int(row.frame)
     here = frame - clip.prepared.start
-    views = clip.plain_views([here])
-    images = views.images[0].numpy().astype(np.float64)
+    images = clip.plain_views([here]).images[0].numpy().astype(np.float64)
     midlines = row.projection.values - clip.prepared[here].origin[:, None]
     return Picture(
         frame=frame,
         seconds=float(row.time),
         status=str(row.status.item()),
-        cameras=tuple(map(str, dataset.camera.values)),
+        cameras=tuple(map(str, np.atleast_1d(row.camera.values))),
         images=images,
-        render=_rendered(folder, clip, here, row),
+        render=np.zeros_like(images) if rendered is None else rendered,
         midlines=np.asarray(midlines, dtype=np.float64),
         position=row.position.isel(individual=0).transpose("keypoint", "space").values,
         length=float(row.length),
@@ -156,14 +161,14 @@ def _draw_view(picture: Picture, view: int, axes: list[Axes]) -> None:
     line = picture.midlines[view]
     seen.add_collection(_coloured(line, 1.7))
     seen.plot(*line[0], "o", color=HEAD, markersize=6, markeredgecolor=PAPER, markeredgewidth=0.8)
-    (left_most, right_most), (top_most, bottom_most) = _window(picture, view)
+    (left_most, right_most), (top_most, bottom_most) = window(picture, view)
     for ax in axes:
         ax.set(xticks=[], yticks=[], xlim=(left_most, right_most), ylim=(bottom_most, top_most))
         for spine in ax.spines.values():
             spine.set_visible(False)
 
 
-def _window(picture: Picture, view: int) -> Array:
+def window(picture: Picture, view: int) -> Array:
     """((left, right), (top, bottom)) of the part of a crop to show: around the worm, of one size in all views."""
     extent = np.ptp(picture.midlines, axis=1).max()
     half = min(0.57 * extent + 5, min(picture.images.shape[1:]) / 2)
