@@ -61,7 +61,8 @@ def agreement_table(found: list[Agreement]) -> Table:
 
 def _between(clicks: Sequence[Click], one: str, other: str) -> Agreement:
     mine, theirs = ({click.image[:2] for click in clicks if click.who == who} for who in (one, other))
-    lines, ends = [], {label: [] for label in LABELS}  # type: dict[str, list[float]]
+    lines: list[Array] = []
+    ends: dict[str, list[float]] = {label: [] for label in LABELS}
     common = sorted(mine & theirs)
     for image in common:
         a, b = ([click for click in clicks if click.image == (*image, who)] for who in (one, other))
