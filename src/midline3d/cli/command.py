@@ -32,6 +32,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": cameras.calibrate,
     "refine-cameras": cameras.refine_cameras,
     "evaluate": results.evaluate,
+    "annotate": view.annotate,
     "baseline": rivals.baseline,
     "compare": rivals.compare,
     "ablate": rivals.ablate,
