@@ -16,15 +16,17 @@ STEPS = (4.0, 2.0, 1.0, 0.5)
 """px: of the search, one after the other."""
 FURTHEST = 24.0
 """px: further than this no shift is sought."""
+ABOUT = 2.5
+"""px: nor further than this from where the search is told to start."""
 
 
 def best_shift(frame: Frame, masks: Sequence[Flags], soft: float, start: Array | None = None) -> Array:
     """(axis,) px: the relative shifts that make the intersection of the masks, each blurred by `soft` px, largest.
 
-    A search by steps along one shift at a time; start: the frame's before, else none.
+    A search by steps along one shift at a time; start: about which it is sought, else about none.
     """
     shift = np.zeros(frame.axes) if start is None else start.copy()
-    steps = STEPS if start is None else STEPS[1:]
+    steps, reach = (STEPS, FURTHEST) if start is None else (STEPS[2:], ABOUT)
     grid = box(frame, masks, shift, pitch=2.0, margin=12.0)
     if grid is None:
         return shift
@@ -36,7 +38,7 @@ def best_shift(frame: Frame, masks: Sequence[Flags], soft: float, start: Array |
     wide, narrow = ([_glow(mask, blur) for mask in masks] for blur in (max(soft, 3.0), soft))
     for step in steps:
         pictures = wide if step > 1 else narrow
-        shift = _climbed(frame, pixels, pictures, shift, step)
+        shift = _climbed(frame, pixels, pictures, shift, (step, reach))
     return shift
 
 
@@ -51,8 +53,11 @@ def silhouettes(frame: Frame) -> list[Flags]:
     return [silhouette(image, noise) for image, noise in zip(frame.images, frame.noise, strict=True)]
 
 
-def _climbed(frame: Frame, pixels: Array, pictures: Sequence[NDArray], shift: Array, step: float) -> Array:
-    """The shift from which no step along one axis meets more."""
+def _climbed(
+    frame: Frame, pixels: Array, pictures: Sequence[NDArray], start: Array, steps: tuple[float, float]
+) -> Array:
+    """The shift from which no step along one axis meets more. steps: one step, and how far they may lead, px."""
+    (step, reach), shift = steps, start
     best = _meeting(pixels, pictures, frame.moves(shift))
     moved = True
     while moved:
@@ -62,7 +67,7 @@ def _climbed(frame: Frame, pixels: Array, pictures: Sequence[NDArray], shift: Ar
                 trial = shift.copy()
                 trial[axis] += way
                 met = _meeting(pixels, pictures, frame.moves(trial))
-                if met > best and abs(trial[axis]) <= FURTHEST:
+                if met > best and abs(trial[axis] - start[axis]) <= reach:
                     shift, best, moved = trial, met, True
     return shift
 

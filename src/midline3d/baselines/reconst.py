@@ -6,17 +6,18 @@ curve through the voxels that remain by a smoothing spline through them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage
 from skimage.morphology import skeletonize
 
-from midline3d.baselines.alignment import best_shift, silhouettes
+from midline3d.baselines.alignment import best_shift, constant_shift, silhouettes
 from midline3d.baselines.ends import carried_on
 from midline3d.baselines.lines import smoothed, turned_like
 from midline3d.baselines.pictures import midline_pixels
-from midline3d.baselines.scene import Flags, Frame, Traced
+from midline3d.baselines.scene import Array, Flags, Frame, Traced
 from midline3d.baselines.voxels import box, intersection, longest_path
 
 THICK = 2.0
@@ -27,15 +28,24 @@ ERROR = 1.0
 """px: how far the remaining voxels lie off the midline."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reconst:
     """Midline pixels, shifts, voxels, thinning, a smooth curve."""
+
+    shift: Array
+    """(axis,) px: the recording's usual shifts, about which every frame's own are sought. Lines alone meet more where
+    they are wrongly made to run along a view's rays, so that a search from nothing wanders off."""
+
+    @staticmethod
+    def of(frames: Sequence[Frame]) -> Reconst:
+        """frames: some of the recording's, by which the views are aligned."""
+        return Reconst(constant_shift(frames))
 
     def trace(self, frame: Frame, before: Traced | None) -> Traced | None:
         lines = midlines_in(frame)
         if not all(line.any() for line in lines):
             return None
-        shift = best_shift(frame, lines, soft=2.0, start=None if before is None else before.shift)
+        shift = best_shift(frame, lines, soft=2.0, start=self.shift)
         bands = [ndimage.distance_transform_edt(~line) <= THICK for line in lines]
         grid = box(frame, bands, shift, pitch=1.0)
         if grid is None:

@@ -26,7 +26,7 @@ Progress = Callable[[str, int, int], None]
 
 METHODS: dict[str, Callable[[Frames], Method]] = {
     "kwon": lambda frames: Kwon.of(frames.some()),
-    "reconst": lambda frames: Reconst(),
+    "reconst": lambda frames: Reconst.of(frames.some()),
     "wt3d": lambda frames: WT3D.of(frames.some()),
     "paths": lambda frames: Paths(),
 }
