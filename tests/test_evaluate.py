@@ -11,7 +11,18 @@ import xarray as xr
 from rich.console import Console
 
 from midline3d.errors import InputError
-from midline3d.evaluate import distance_to_polyline, evaluate_annotations, evaluate_truth, rigid_distance
+from midline3d.evaluate import (
+    Click,
+    agreement,
+    distance_to_polyline,
+    evaluate_annotations,
+    evaluate_truth,
+    read_clicks,
+    rigid_distance,
+    write_clicks,
+)
+from midline3d.evaluate.agreement import agreement_table
+from midline3d.evaluate.annotation_figure import draw_annotations
 from midline3d.store import FrameResult, Header, Result
 
 CAMERAS = ("cam0", "cam1")
@@ -201,7 +212,70 @@ def test_annotations(tmp_path: Path) -> None:
     assert figures["head_clicks"] == 2 and figures["without_result"] == 1 and not figures["swapped"]
     backwards = evaluate_annotations(dataset(points[:, ::-1], pixels[:, :, ::-1]), path)
     assert backwards.swapped and backwards.summary()["head_px_if_swapped"] == pytest.approx(2.5)
-    assert "exchanged" in rendered(backwards.table())
+    assert "exchanged" in rendered(backwards.tables()[0])
+
+
+def clicked(path: Path, clicks: list[Click]) -> Path:
+    write_clicks(path, clicks)
+    return path
+
+
+def test_unordered_clicks_both_ways_along_the_body(tmp_path: Path) -> None:
+    """Clicks every 10 px, 2 px beside the midline, in no order, and one 8 px beyond the tail."""
+    points, pixels = straight(3)
+    u = np.random.default_rng(3).permutation(np.arange(100, 201, 10.0))
+    clicks = [Click(0, "cam0", x, 52.0) for x in u] + [Click(0, "cam0", 208.0, 50.0), Click(2, "cam1", 150.0, 53.0)]
+    found = evaluate_annotations(dataset(points, pixels), clicked(tmp_path / "clicks.csv", clicks))
+    assert found.to_midline == pytest.approx([2.0] * 11 + [8.0, 3.0])
+    # The hook's keypoints lie at equal steps along the body, and so do these on the straight line.
+    assert found.place == pytest.approx([*((u - 100) / 100), 1.0, 0.5], abs=1e-3)
+    along = np.linspace(0, 100, N)
+    away = np.hypot(2, np.abs(along[:, None] - np.arange(0, 101, 10)).min(1))
+    assert found.to_clicks[0] == pytest.approx(np.minimum(away, np.hypot(108 - along, 0)), abs=1e-9)
+    assert np.isnan(found.to_clicks[1]).all(), "a single click does not outline the body"
+    figures = found.summary()
+    assert figures["images"] == 2 and figures["clicks_to_midline_px"] == pytest.approx(0.5 * (30 / 12 + 3))
+    ends = figures["regions"]["tail end"]
+    assert ends["clicks_to_midline_px"] == pytest.approx(5) and ends["clicks_to_midline_count"] == 2
+    assert figures["regions"]["body"]["clicks_to_midline_px"] == pytest.approx(21 / 10)
+    assert figures["head_px"] is None and "8" in rendered(found.tables()[0])
+    rows = found.rows()
+    assert len(rows) == 20 and rows[-1]["clicks_to_midline_std_px"] == pytest.approx(np.std([2, 8], ddof=1))
+    json.dumps(figures, allow_nan=False)
+
+
+def test_the_validation_as_figure_and_table(tmp_path: Path) -> None:
+    points, pixels = straight(2)
+    clicks = [Click(frame, "cam0", x, 51.0) for frame in (0, 1) for x in np.arange(100, 201, 5.0)]
+    found = evaluate_annotations(dataset(points, pixels), clicked(tmp_path / "clicks.csv", clicks))
+    found.write_table(tmp_path / "along.csv")
+    head, *rows = (tmp_path / "along.csv").read_text().splitlines()
+    assert head.startswith("place,clicks_to_midline_px") and len(rows) == 20 and rows[3].split(",")[1] == "1.0"
+    draw_annotations(found, tmp_path / "along.png")
+    assert (tmp_path / "along.png").stat().st_size > 10_000
+    nothing = evaluate_annotations(dataset(points * np.nan, pixels * np.nan), tmp_path / "clicks.csv")
+    draw_annotations(nothing, tmp_path / "nothing.png")
+    assert nothing.summary()["clicks_to_midline_px"] is None and "42 of 42" in rendered(nothing.tables()[0])
+
+
+def test_how_well_people_agree(tmp_path: Path) -> None:
+    """Both click along the same arc, at other places and in another order, one of them 1.5 px further out."""
+    angle = np.linspace(0, 3, 25)
+    ada = [Click(0, "cam0", 50 * np.cos(a), 50 * np.sin(a), "head" if a == 0 else "", "ada") for a in angle]
+    turned_angle = np.random.default_rng(1).permutation(np.linspace(0, 3, 31))
+    bob = [Click(0, "cam0", 51.5 * np.cos(a), 51.5 * np.sin(a), "head" if a == 0 else "", "bob") for a in turned_angle]
+    alone = [Click(1, "cam0", 3.0, 4.0, "", "bob")]
+    (pair,) = agreement(read_clicks(clicked(tmp_path / "clicks.csv", ada + bob + alone)))
+    assert pair.people == ("ada", "bob") and pair.images == 1 and len(pair.line) == 56
+    assert pair.line == pytest.approx(1.5, abs=0.12) and pair.head == pytest.approx([1.5], abs=1e-3)
+    assert "ada and bob" in rendered(agreement_table([pair])) and pair.summary()["tail_px"] is None
+
+
+def test_clicks_come_back_as_they_were_written(tmp_path: Path) -> None:
+    clicks = [Click(3, "cam1", 12.125, 0.5, "tail", "Ada, L."), Click(3, "cam1", 1.0, 2.0)]
+    assert read_clicks(clicked(tmp_path / "clicks.csv", clicks)) == clicks
+    (tmp_path / "bare.csv").write_text("frame,camera,u,v\n3,cam1,1,2\n")
+    assert read_clicks(tmp_path / "bare.csv") == clicks[1:]
 
 
 @pytest.mark.parametrize(
@@ -211,6 +285,7 @@ def test_annotations(tmp_path: Path) -> None:
         ("frame,camera,u,v,label\n0,cam9,1,2,head\n", "line 2: the camera is 'cam9'"),
         ("frame,camera,u,v,label\n0,cam0,1,2,head\n0,cam0,1,2,nose\n", "line 3: the label is 'nose'"),
         ("frame,camera,u,v,label\n0,cam0,one,2,head\n", "line 2: .* not a number"),
+        ("frame,camera,u,v,label\n0,cam0,nan,2,\n", "line 2: u, v is nan"),
     ],
 )
 def test_faulty_clicks_are_named(tmp_path: Path, text: str, named: str) -> None:

@@ -98,8 +98,15 @@ def _named(headers: dict[str, str]) -> dict[str, str]:
 def viewing(out: Path, recording: Path | None = None, token: str = "") -> Iterator[Viewer]:
     """A viewer of a result, as long as the context lasts."""
     session = Session(out, recording)
+    with listening_to(application(session, token), session) as viewer:
+        yield viewer
+
+
+@contextmanager
+def listening_to(served: Any, session: Any) -> Iterator[Viewer]:
+    """An application that really listens, as long as the context lasts."""
     with listening(Place(port=0)) as door:
-        config = uvicorn.Config(application(session, token), log_level="error", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(served, log_level="error", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [door]}, daemon=True)
         thread.start()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from midline3d.cli import cameras, cluster, demo, measures, products, recordings, results, view
+from midline3d.cli import cameras, cluster, demo, measures, products, recordings, results, rivals, view
 from midline3d.cli.terminal import complain, warn
 from midline3d.errors import InputError
 
@@ -32,6 +32,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": cameras.calibrate,
     "refine-cameras": cameras.refine_cameras,
     "evaluate": results.evaluate,
+    "annotate": view.annotate,
+    "baseline": rivals.baseline,
+    "compare": rivals.compare,
+    "ablate": rivals.ablate,
     "report": products.report,
     "picture": products.picture,
     "video": products.video,

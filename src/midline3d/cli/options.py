@@ -41,6 +41,12 @@ def chosen_device(device: Device) -> str:
     return api.chosen_device(device.value)
 
 
+def drawable(path: Path | None, option: str) -> None:
+    """Says in one sentence, before anything is computed, where a figure cannot be drawn to."""
+    if path is not None and (path.suffix.lower() not in DRAWN or not path.absolute().parent.is_dir()):
+        raise InputError(f"{option} is '{path}'; name a {', '.join(DRAWN)} file in a folder that exists")
+
+
 def frame_ends(text: str) -> tuple[int, int | None]:
     """A:B as numbers; without A from the first frame, None without B."""
     first, colon, end = (part.strip() for part in text.partition(":"))

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Device, Json, Seed, SettingsFile, Where, chosen_device, frame_ends, frame_range
+from midline3d.cli.options import (
+    Device,
+    Json,
+    Seed,
+    SettingsFile,
+    Where,
+    chosen_device,
+    drawable,
+    frame_ends,
+    frame_range,
+)
 from midline3d.cli.terminal import complain, print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -130,22 +140,50 @@ def evaluate(
     result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],
     truth: Annotated[Path | None, typer.Option(metavar="FILE", help="truth.nc, or the folder that it is in.")] = None,
     annotations: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Hand clicks: CSV of frame,camera,u,v,label.")
+        Path | None, typer.Option(metavar="FILE", help="Hand clicks: CSV of frame,camera,u,v and, if known, label,who.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the distances to clicks along the body: PNG, PDF or SVG.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as a table.")] = None,
     as_json: Json = False,
 ) -> None:
-    """How good a result is: against known truth, or against hand clicks of head and tail."""
-    from midline3d.evaluate import AnnotationEvaluation, Evaluation, evaluate_annotations, evaluate_truth
+    """How good a result is: against known truth, or against hand clicks on its midline."""
+    from midline3d.evaluate import evaluate_truth
 
     if (truth is None) == (annotations is None):
         raise InputError("what to measure against is not clear: give either --truth or --annotations")
-    measured: Evaluation | AnnotationEvaluation
-    if truth is not None:
-        measured = evaluate_truth(result, truth / "truth.nc" if (truth / "truth.nc").is_file() else truth)
-    else:
-        assert annotations is not None
-        measured = evaluate_annotations(result, annotations)
+    if annotations is not None:
+        _validate(result, annotations, plot, csv, as_json)
+        return
+    if plot is not None or csv is not None:
+        raise InputError("--plot and --csv show distances to hand clicks; give --annotations with them")
+    assert truth is not None
+    measured = evaluate_truth(result, truth / "truth.nc" if (truth / "truth.nc").is_file() else truth)
     if as_json:
         print_json(measured.summary())
     else:
         Console().print(measured.table())
+
+
+def _validate(result: Path, annotations: Path, plot: Path | None, csv: Path | None, as_json: bool) -> None:
+    """A result against hand clicks: tables, figure, and how well the people who clicked agree."""
+    from midline3d.evaluate import agreement, evaluate_annotations
+    from midline3d.evaluate.agreement import agreement_table
+    from midline3d.evaluate.annotation_figure import draw_annotations
+
+    drawable(plot, "--plot")
+    measured = evaluate_annotations(result, annotations)
+    pairs = agreement(measured.clicks)
+    if plot is not None:
+        draw_annotations(measured, plot)
+    if csv is not None:
+        measured.write_table(csv)
+    if as_json:
+        print_json(measured.summary() | {"agreement": [pair.summary() for pair in pairs]})
+        return
+    console = Console()
+    for table in [*measured.tables(), *([agreement_table(pairs)] if pairs else [])]:
+        console.print(table)
+    if places := {name: path for name, path in (("the figure", plot), ("the table", csv)) if path is not None}:
+        say_places(console, places)

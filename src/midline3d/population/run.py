@@ -6,8 +6,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -18,15 +16,13 @@ from typing import Any, Literal
 from midline3d.errors import InputError
 from midline3d.population.figure import draw_figure
 from midline3d.population.one import Task, drawn
+from midline3d.population.processes import run_alone
 from midline3d.population.summary import Summary
 from midline3d.settings import Settings, dump_settings
 from midline3d.synth import VARIED, Plan
 
 Half = Literal["tune", "judge", "all"]
 Progress = Callable[[str, int, int], None]
-LOOKING = 0.2
-"""Seconds between looks at a process."""
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -119,11 +115,11 @@ def _row(out: Path, exam: Exam, seed: int, keep: bool, stop: Event) -> None:
     folder = out / "work" / f"{seed:05d}"
     folder.mkdir(parents=True, exist_ok=True)
     facts: dict[str, Any] = {"seed": seed}
-    reason = _process(_task("draw", out, exam, seed), math.inf, stop)
+    reason = run_alone(_task("draw", out, exam, seed).command(), math.inf, stop)
     if reason is None and not stop.is_set():
         facts = drawn(folder / "recording", seed)
         shutil.rmtree(folder / "result", ignore_errors=True)  # of a run that was interrupted: seconds would not count
-        reason = _process(_task("reconstruct", out, exam, seed), exam.limit, stop)
+        reason = run_alone(_task("reconstruct", out, exam, seed).command(), exam.limit, stop)
     if stop.is_set():
         return
     made = folder / "row.json"
@@ -138,22 +134,3 @@ def _row(out: Path, exam: Exam, seed: int, keep: bool, stop: Event) -> None:
 def _task(step: Literal["draw", "reconstruct"], out: Path, exam: Exam, seed: int) -> Task:
     folder = out / "work" / f"{seed:05d}"
     return Task(step, folder, out / "settings.toml", seed, exam.frames, exam.size, exam.family)
-
-
-def _process(task: Task, limit: float, stop: Event) -> str | None:
-    """Runs a task on one core; why it failed, or None."""
-    alone = os.environ | dict.fromkeys(THREADS, "1")
-    began = time.monotonic()
-    with subprocess.Popen(task.command(), stderr=subprocess.PIPE, text=True, errors="replace", env=alone) as process:
-        while True:
-            try:
-                _, said = process.communicate(timeout=LOOKING)
-                break
-            except subprocess.TimeoutExpired:
-                if stop.is_set() or time.monotonic() - began > limit:
-                    process.kill()
-                    return f"not done after {limit:g} s"
-    if process.returncode == 0:
-        return None
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else f"ended with status {process.returncode}"

@@ -23,16 +23,29 @@ from midline3d.errors import InputError
 from midline3d.store import Pin
 from midline3d.store.edits import PARTS
 from midline3d.viewer import drafts
+from midline3d.viewer.annotating import Annotating
 from midline3d.viewer.guard import Guard
 from midline3d.viewer.session import Session
 
 STATIC = Path(__file__).parent / "static"
-Answer = Callable[[Session, dict[str, Any]], Any]
+Answer = Callable[[Any, dict[str, Any]], Any]
 """What a question about a session, with what came along, is answered by: JSON, or bytes."""
 
 
 def application(session: Session, token: str = "") -> Starlette:
     """The whole viewer of one result."""
+    return served(session, "index.html", QUESTIONS, ORDERS, token)
+
+
+def annotation_application(session: Annotating, token: str = "") -> Starlette:
+    """The page for making clicks on the pictures of one result."""
+    return served(session, "annotate.html", CLICK_QUESTIONS, CLICK_ORDERS, token)
+
+
+def served(
+    session: Session | Annotating, page: str, questions: dict[str, Answer], orders: dict[str, Answer], token: str
+) -> Starlette:
+    """A page, and what it can ask about a session and do to it."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -41,9 +54,9 @@ def application(session: Session, token: str = "") -> Starlette:
         session.stop()
 
     routes = [
-        Route("/", lambda request: FileResponse(STATIC / "index.html")),
-        *(Route(f"/api/{name}", _get(session, answer), methods=["GET"]) for name, answer in QUESTIONS.items()),
-        *(Route(f"/api/{name}", _post(session, answer), methods=["POST"]) for name, answer in ORDERS.items()),
+        Route("/", lambda request: FileResponse(STATIC / page)),
+        *(Route(f"/api/{name}", _get(session, answer), methods=["GET"]) for name, answer in questions.items()),
+        *(Route(f"/api/{name}", _post(session, answer), methods=["POST"]) for name, answer in orders.items()),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return Starlette(
@@ -54,14 +67,14 @@ def application(session: Session, token: str = "") -> Starlette:
     )
 
 
-def _get(session: Session, answer: Answer) -> Callable[[Request], Any]:
+def _get(session: Session | Annotating, answer: Answer) -> Callable[[Request], Any]:
     async def respond(request: Request) -> Response:
         return _response(await run_in_threadpool(answer, session, dict(request.query_params)))
 
     return respond
 
 
-def _post(session: Session, answer: Answer) -> Callable[[Request], Any]:
+def _post(session: Session | Annotating, answer: Answer) -> Callable[[Request], Any]:
     async def respond(request: Request) -> Response:
         try:
             given = json.loads(await request.body() or b"{}")
@@ -204,6 +217,18 @@ ORDERS: dict[str, Answer] = {
     "redo": lambda session, given: _done(session, drafts.redo(session.frames)),
 }
 """What can be done, by name."""
+
+
+CLICK_QUESTIONS: dict[str, Answer] = {
+    "task": lambda session, given: session.task(),
+    "crop": lambda session, given: Response(session.picture(_whole(given, "image")), media_type="image/png"),
+    "agreement": lambda session, given: [pair.summary() for pair in session.agreement()],
+}
+"""What can be asked by whoever makes clicks: nothing of the midline, nor of others' clicks."""
+CLICK_ORDERS: dict[str, Answer] = {
+    "clicks": lambda session, given: session.keep(_whole(given, "image"), given.get("clicks")),
+}
+"""What whoever makes clicks can do."""
 
 
 def _at_fault(_: Request, fault: Exception) -> Response:

@@ -8,12 +8,19 @@ import secrets
 import socket
 import sys
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from midline3d.errors import InputError
 from midline3d.viewer.guard import is_loopback
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from midline3d.viewer.annotating import Annotating
 
 PORT = 8750
 """Where the viewer is if it is free; else the next one that is."""
@@ -48,18 +55,44 @@ def view(
 
     place: where to listen, else this machine alone; recording: where it lies, if it was moved; say: is told where.
     """
-    place = place or Place()
-    try:
-        import uvicorn
-
+    with _viewer_parts():
         from midline3d.viewer.app import application
         from midline3d.viewer.session import Session
+
+    place = place or Place()
+    _serve(application(Session(Path(result), recording), place.token), place, browser, say)
+
+
+def annotate(
+    annotating: Annotating,
+    place: Place | None = None,
+    browser: bool = True,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Shows pictures without any overlay in the browser, for hand clicks, until it is interrupted."""
+    with _viewer_parts():
+        from midline3d.viewer.app import annotation_application
+
+    place = place or Place()
+    _serve(annotation_application(annotating, place.token), place, browser, say)
+
+
+@contextmanager
+def _viewer_parts() -> Iterator[None]:
+    """Around imports that want the viewer's own packages: what is missing is said in one sentence."""
+    try:
+        yield
     except ModuleNotFoundError as fault:
         if fault.name not in ("starlette", "uvicorn"):
             raise
         raise InputError(f'the viewer needs {fault.name}: pip install "midline3d[view]"') from None
 
-    session = Session(Path(result), recording)
+
+def _serve(application: Starlette, place: Place, browser: bool, say: Callable[[str], None]) -> None:
+    """Answers at a place until it is interrupted."""
+    with _viewer_parts():
+        import uvicorn
+
     with listening(place) as door:
         port = door.getsockname()[1]
         link = f"http://{_named(place.host)}:{port}/" + (f"?token={place.token}" if place.token else "")
@@ -67,9 +100,7 @@ def view(
             say(line)
         if browser and has_screen():
             webbrowser.open(link)
-        config = uvicorn.Config(
-            application(session, place.token), log_level="critical", timeout_graceful_shutdown=2, server_header=False
-        )
+        config = uvicorn.Config(application, log_level="critical", timeout_graceful_shutdown=2, server_header=False)
         uvicorn.Server(config).run(sockets=[door])
 
 

@@ -1,0 +1,129 @@
+"""Commands that hold the method against others, and against itself without its parts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from midline3d.cli.options import Json, Seed, drawable, frame_range
+from midline3d.cli.terminal import print_json, say_places, working
+from midline3d.errors import InputError
+
+
+class Rival(StrEnum):
+    """A method to compare with."""
+
+    kwon = "kwon"
+    reconst = "reconst"
+    wt3d = "wt3d"
+    paths = "paths"
+
+
+def baseline(
+    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result.")],
+    method: Annotated[
+        Rival, typer.Option(help="kwon: silhouettes in voxels; reconst: shifted midlines in voxels; wt3d: climbing "
+                                 "between the ends; paths: minimal paths, matched and triangulated.")
+    ] = Rival.paths,
+    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
+    shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Midlines by a published rival's method, on the same crops and cameras: to compare with."""
+    from midline3d.store import info as look
+
+    try:
+        from midline3d.baselines.run import baseline as run
+    except ModuleNotFoundError as fault:
+        if fault.name != "skimage":
+            raise
+        raise InputError('the rivals need scikit-image: pip install "midline3d[baselines]"') from None
+    asked = None if frames is None else frame_range(frames, recording, shortest)
+    with working("give the same command again") as tick:
+        midline = run(recording, out, method.value, asked, shortest, tick)
+    found = look(out)
+    seconds = found.facts.get("seconds_per_frame")
+    if as_json:
+        figures = {"result": str(midline), "frames": len(found.frames.number), **found.counts}
+        print_json(figures | {"seconds_per_frame": seconds})
+        return
+    console = Console()
+    console.print(found.summary(), highlight=False)
+    say_places(console, {"the midlines": midline})
+
+
+def compare(
+    result: Annotated[Path, typer.Argument(help="Folder of a result.")],
+    midlines: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Another method's midlines, or the folder of its result; several."),
+    ],
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the losses over time: PNG, PDF or SVG.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Every frame's losses as a table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Other methods' midlines under the same renderer, its look fitted anew for each: pixel losses frame by frame."""
+    from midline3d.evaluate.comparison_figure import draw_comparison
+    from midline3d.evaluate.rendered import compare as hold_against
+
+    drawable(plot, "--plot")
+    others: dict[str, Path] = {}
+    for path in midlines:
+        name = path.parent.name if path.name == "midline.nc" else path.stem if path.suffix else path.name
+        if name in others:
+            raise InputError(f"--midlines has two of the name '{name}'; name files or folders by their method")
+        others[name] = path
+    with working("give the same command again") as tick:
+        found = hold_against(result, others, progress=tick)
+    if plot is not None:
+        draw_comparison(found, plot)
+    if csv is not None:
+        found.write_table(csv)
+    if as_json:
+        print_json(found.summary())
+        return
+    console = Console()
+    console.print(found.table())
+    if places := {name: path for name, path in (("the figure", plot), ("the table", csv)) if path is not None}:
+        say_places(console, places)
+
+
+def ablate(
+    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for all runs and the table; one begun goes on.")],
+    only: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Variants to run, with commas; 'paper' and 'default' are whole.")
+    ] = None,
+    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="How many at once; else as many as there are cores.", min=1)] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """The paper's ablation and ours: runs without one part each, their pixel losses beside the whole method's."""
+    from midline3d.ablation import VARIANTS
+    from midline3d.ablation import ablate as run
+
+    chosen = VARIANTS
+    if only is not None:
+        names = [name.strip() for name in only.split(",") if name.strip()]
+        known = {variant.name: variant for variant in VARIANTS}
+        if wrong := [name for name in names if name not in known]:
+            raise InputError(f"--only names '{wrong[0]}'; the variants are {', '.join(known)}")
+        wanted = {known[name].reference for name in names} | set(names)
+        chosen = tuple(variant for variant in VARIANTS if variant.name in wanted)
+    asked = None if frames is None else frame_range(frames, recording, False)
+    with working("the same command continues where this one stopped") as tick:
+        found = run(recording, out, chosen, asked, jobs, seed, tick)
+    if as_json:
+        print_json({"variants": found.figures()})
+        return
+    console = Console()
+    console.print(found.table())
+    say_places(console, {"the table": out / "table.csv", "all of it": out / "summary.json"})
