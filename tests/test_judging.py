@@ -22,6 +22,8 @@ def told(**changes: list[float]) -> Evidence:
         beyond=torch.zeros(1, 2),
         border=torch.zeros(1, 3),
         confidence=torch.ones(1, 8),
+        across=torch.full((1, 8), 0.001),
+        along=torch.full((1, 8), 0.01),
     )
     return replace(right, **{name: torch.tensor([values]) for name, values in changes.items()})
 

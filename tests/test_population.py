@@ -10,6 +10,7 @@ import xarray as xr
 
 from midline3d.errors import InputError
 from midline3d.population import Exam, Summary, benchmark
+from midline3d.population.coverage import pooled
 from midline3d.population.score import Frames, score
 from midline3d.settings import Settings
 
@@ -111,7 +112,29 @@ def test_summary() -> None:
     assert found["failed"] == {"11": "not done after 600 s"} and found["families"]["plain"]["hidden"] == 3
     assert found["reliability"][9]["points"] == 11 * 256 and found["reliability"][0]["error_px"] is None
     json.dumps(found)
-    assert [table.row_count for table in summary.tables()] == [9, 1, 10]
+    assert [table.row_count for table in summary.tables()] == [9, 1, 10, 0]
+
+
+def test_coverage_of_errors_that_are_as_large_as_stated() -> None:
+    """Errors drawn with the standard deviations that are stated: 68 % lie within one. Twice as large, 38 % do."""
+    result, truth = recording(frames=200)
+    rng = np.random.default_rng(0)
+    truth.attrs["px_per_mm"] = [100.0, 100.0]
+    deviation = {"sigma_across": 0.002, "sigma_along": 0.01}
+    for name, size in deviation.items():
+        result[name] = (("time", "keypoint"), np.full((200, 128), size))
+    result["projection"] = truth.projection + 100 * rng.normal(0, [0.01, 0.002], truth.projection.shape)
+    right = score(result, truth).summary()["coverage"]
+    found = pooled([right, right])
+    assert set(found) == {"head", "middle", "tail"}
+    for region in found.values():
+        for one in region.values():
+            assert one["mean_z2"] == pytest.approx(1, abs=0.05)
+            for percent, (share, low, high) in one["within"].items():
+                assert share == pytest.approx(float(percent), abs=1.5) and low <= share <= high
+    result["projection"] = truth.projection + 200 * rng.normal(0, [0.01, 0.002], truth.projection.shape)
+    wider = pooled([score(result, truth).summary()["coverage"]])
+    assert wider["middle"]["across"]["within"]["68"][0] == pytest.approx(38, abs=1.5)
 
 
 def test_frames_without_any_midline() -> None:

@@ -63,12 +63,14 @@ def test_the_result_keeps_its_word(result: Path) -> None:
     }  # fmt: skip
     assert set(found.status.values.tolist()) <= {"ok", "suspect"}
     for name, variable in found.data_vars.items():
-        # Words, and what is not told yet.
-        if name not in ("status", "reason", "edited", "sigma_across", "sigma_along"):
+        if name not in ("status", "reason", "edited"):
             assert np.isfinite(variable.values).all(), name
     steps = np.linalg.norm(np.diff(found.position.values[..., 0], axis=2), axis=1)
     assert np.allclose(steps.sum(1), found.length.values, rtol=1e-3)
     assert steps.max() / steps.min() < 1.05
+    across, along = found.sigma_across.values, found.sigma_along.values
+    assert across.min() > 0 and across[:, 60].max() < 0.02, "mm: a clean recording is known to a pixel and better"
+    assert (along.mean(0)[[0, -1]] > along.mean(0)[64]).all(), "ends are the least sure along the body"
     xr.testing.assert_identical(found.load(), xr.load_dataset(result / "midline.nc"))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from midline3d.population.coverage import DIRECTIONS, REGIONS
 from midline3d.population.summary import GOOD_ENDS, GOOD_MIDLINE, Summary, is_fair
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ def draw_figure(summary: Summary, path: Path) -> None:
     """Draws the population into a PNG, PDF or SVG."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 8), layout="constrained")
-    axes = figure.subplots(2, 2)
+    figure = Figure(figsize=(16, 8), layout="constrained")
+    axes = figure.subplots(2, 3)
     _spread(axes[0, 0], summary)
     _signed(axes[0, 1], summary)
     _families(axes[1, 0], summary)
     _reliability(axes[1, 1], summary)
+    _status(axes[0, 2], summary)
+    _deviations(axes[1, 2], summary)
     figure.savefig(path, dpi=130)
 
 
@@ -76,6 +79,42 @@ def _families(axes: Axes, summary: Summary) -> None:
     axes.set(yscale="log", ylabel="midline, px", title="red: wrong and called ok; crosses: failed")
     axes.set_ylim(LEAST, 1.3 * MOST)
     axes.set_xticks(range(len(names)), names, rotation=60, ha="right")
+
+
+def _status(axes: Axes, summary: Summary) -> None:
+    """Of every family: wrong frames that status told apart and those that it did not, and good frames called wrong."""
+    names = summary.families
+    sums = {name: [0, 0, 0] for name in names}
+    for row in summary.done:
+        own = sums[row["family"]]
+        own[0] += row["wrong"] - row["hidden"]
+        own[1] += row["hidden"]
+        own[2] += row["alarms"]
+    caught, hidden, alarms = np.array([sums[name] for name in names]).reshape(-1, 3).T
+    place = np.arange(len(names))
+    axes.bar(place, caught, color="tab:green", label=f"wrong, not ok: {caught.sum()}")
+    axes.bar(place, hidden, bottom=caught, color="tab:red", label=f"wrong, ok: {hidden.sum()}")
+    axes.bar(place, -alarms, color="0.6", label=f"good, not ok: {alarms.sum()}")
+    axes.axhline(0, color="0.3", linewidth=0.8)
+    axes.set(ylabel="frames", title="what status said")
+    axes.set_xticks(place, names, rotation=60, ha="right")
+    axes.legend()
+
+
+def _deviations(axes: Axes, summary: Summary) -> None:
+    """Truth within the stated intervals against what they promise."""
+    found = summary.coverage()
+    axes.plot([40, 100], [40, 100], color="0.8", zorder=0)
+    for region, colour in zip(REGIONS if found else (), ("tab:red", "tab:blue", "tab:orange"), strict=False):
+        for name, style in zip(DIRECTIONS, ("o-", "s--"), strict=True):
+            within = found[region][name]["within"]
+            shares = np.array(list(within.values()))
+            promised = [float(percent) for percent in within]
+            errors = np.abs(shares[:, 1:] - shares[:, :1]).T
+            axes.errorbar(promised, shares[:, 0], errors, fmt=style, color=colour, label=f"{region}, {name}", capsize=2)
+    axes.set(xlabel="promised, %", ylabel="truth within, %", title="standard deviations", xlim=(45, 100), ylim=(0, 102))
+    if found:
+        axes.legend(fontsize="small")
 
 
 def _reliability(axes: Axes, summary: Summary) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d.evaluate import distance_to_polyline
+from midline3d.population.coverage import recording_coverage
 from midline3d.store import open_result
 
 Array = NDArray[np.float64]
@@ -55,6 +56,8 @@ class Frames:
     """(frame, keypoint) distance of each keypoint to the true midline, px."""
     confidence: Array
     """(frame, keypoint)"""
+    coverage: dict[str, Any] | None
+    """How the standard deviations hold, over clear frames that are not wrong (see `population.coverage`)."""
 
     @property
     def wrong(self) -> Flags:
@@ -81,6 +84,7 @@ class Frames:
             "hidden": int((self.wrong & self.ok).sum()),
             "alarms": int((counted & ~self.wrong & ~self.ok).sum()),
             "reliability": self._reliability(counted),
+            "coverage": self.coverage,
         }
 
     def _reliability(self, counted: Flags) -> list[list[float]]:
@@ -114,7 +118,7 @@ def score(result: Path | xr.Dataset, truth: Path | xr.Dataset) -> Frames:
         curve = curve[:, order]
         marks[frame] = _between(line, curve).mean(), _beyond(curve, line), _beyond(curve[:, ::-1], line[:, ::-1])
         ends[frame], points[frame] = _ends(curve, line).mean(0), _between(curve, line).mean(0)[order]
-    return Frames(
+    frames = Frames(
         midline=0.5 * (marks[:, 0] + points.mean(1)),
         head=marks[:, 1],
         tail=marks[:, 2],
@@ -127,7 +131,10 @@ def score(result: Path | xr.Dataset, truth: Path | xr.Dataset) -> Frames:
         gone=(inside > GONE).sum(1) < 2,
         points=points,
         confidence=found.confidence.isel(individual=0).transpose("frame", "keypoint").values,
+        coverage=None,
     )
+    right = given & clear & ~frames.wrong
+    return replace(frames, coverage=recording_coverage(found, true, right, flipped))
 
 
 def _between(curves: Array, lines: Array) -> Array:

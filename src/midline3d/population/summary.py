@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from midline3d.population.coverage import DIRECTIONS, REGIONS, WITHIN, pooled
 from midline3d.population.score import BINS
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Summary:
             "goal": self.goal(),
             "families": {name: self.family(name) for name in self.families},
             "reliability": self.reliability(),
+            "coverage": self.coverage(),
             "rows": [dict(row) for row in self.rows],
         }
 
@@ -104,9 +106,13 @@ class Summary:
             for index, (count, error, off) in enumerate(total)
         ]
 
+    def coverage(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """How the stated standard deviations hold, by region and direction (see `population.coverage`)."""
+        return pooled([row["coverage"] for row in self.done if row.get("coverage") is not None])
+
     def tables(self) -> list[Table]:
         """The figures for people."""
-        return [self._distributions(), self._by_family(), self._confidence()]
+        return [self._distributions(), self._by_family(), self._confidence(), self._deviations()]
 
     def _distributions(self) -> Table:
         all_of_it, goal = self.as_dict(), self.goal()
@@ -142,6 +148,16 @@ class Summary:
                 (f"{one['from']:.1f} to {one['to']:.1f}", str(one["points"]), _text(one["error_px"], "px"), off)
             )
         return _table("What the confidence is worth", ("confidence", "points", "mean error", "2 px off"), rows, "")
+
+    def _deviations(self) -> Table:
+        found, rows = self.coverage(), []
+        for region in REGIONS if found else ():
+            for name in DIRECTIONS:
+                one = found[region][name]
+                shares = (f"{share:.0f} ({low:.0f} to {high:.0f}) %" for share, low, high in one["within"].values())
+                rows.append((f"{region}, {name}", f"{one['mean_z2']:.2f}", *shares))
+        names = ("what the deviations are worth", "mean z^2", *(f"{percent} %" for percent in WITHIN))
+        return _table("Truth within the stated intervals (95 % interval over recordings)", names, rows, "")
 
 
 def is_fair(row: Row) -> bool:

@@ -20,7 +20,17 @@ from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
-from midline3d.tracking.learning import Animal, Sample, body_taper, learned, length_std, nat, problem_of, turned
+from midline3d.tracking.learning import (
+    Animal,
+    Sample,
+    body_taper,
+    learned,
+    length_std,
+    lengthened,
+    nat,
+    problem_of,
+    turned,
+)
 from midline3d.tracking.paper import drawn_by_paper, searched_by_adam
 from midline3d.tracking.silhouette import Size, worm_size
 
@@ -84,7 +94,8 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     progress("telling head from tail", 0, 0)
     other = turned(here, animal)
     odds = shape_odds(animal, other) + forward_odds(here, sample)
-    return _in_the_middle(here, animal if odds >= 0 else other, abs(odds), clip.device)
+    animal = lengthened(here, animal if odds >= 0 else other)
+    return _in_the_middle(here, animal, abs(odds), clip.device)
 
 
 def learns(settings: BodySettings) -> bool:

@@ -189,4 +189,6 @@ def recorded(clip: Clip, tracked: Tracked) -> FrameResult:
         unexplained=seen.unexplained[0].cpu().numpy(),
         unbacked=seen.unbacked[0].cpu().numpy(),
         beyond=seen.beyond[0].cpu().numpy(),
+        sigma_across=seen.across[0].cpu().numpy(),
+        sigma_along=seen.along[0].cpu().numpy(),
     )

@@ -14,6 +14,7 @@ from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
 
 from midline3d.cameras import scale
 from midline3d.fitting.second_order import Problem, rendered
+from midline3d.fitting.uncertainty import deviations
 from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
@@ -46,6 +47,10 @@ class Evidence:
     """Share of the vertices that lie outside the crop."""
     confidence: Float[Tensor, "batch vertex"]
     """Probability that half of the light that is drawn at the vertex is there in all views."""
+    across: Float[Tensor, "batch vertex"]
+    """Standard deviation of the vertex to the side of the body, mm."""
+    along: Float[Tensor, "batch vertex"]
+    """Standard deviation of the vertex along the body, mm."""
 
     def __getitem__(self, index: list[int]) -> Evidence:
         return Evidence(**{name: value[index] for name, value in vars(self).items()})
@@ -87,6 +92,7 @@ def evidence(
     lacking = (drawn / settings.slack - light - least).clamp(min=0).sum((2, 3)) / piece
     seen = problem.kernels.project(problem.views.cameras, state.points, state.shift)
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
+    exact = deviations(problem, state)
     outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
     return Evidence(
         explained=common / either.clamp(min=1e-6),
@@ -95,6 +101,8 @@ def evidence(
         beyond=_beyond((light - settings.slack * drawn).clamp(min=0), problem, state, width),
         border=outside,
         confidence=_confidence(light, drawn, seen, noise, settings.texture),
+        across=exact.across,
+        along=exact.along,
     )
 
 

@@ -39,6 +39,9 @@ def problem_of(
 HELD = 1e12
 """Weight of a squared number that is to stay where it is: far above what any image says."""
 
+STRETCHES = 3
+"""Times at most that an end is tried longer: three of 4 % are more than any tail was found short of its light."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -88,6 +91,42 @@ def turned(clip: Clip, animal: Animal) -> Animal:
     # An average animal has its head at keypoint 0 whichever way the frames are read.
     body = animal.body.reversed() if clip.settings.body.learned else animal.body
     return _fitted(clip, replace(animal, sample=sample, body=body), clip.settings.body.iterations)
+
+
+def lengthened(clip: Clip, animal: Animal) -> Animal:
+    """The animal, or one that is longer at an end and fits clearly better: the length by its profile likelihood.
+
+    A thin tail beyond the curve's end adds hardly any slope, so that learning may come to rest short of it although a
+    longer body fits better. Each end is tried longer, again and again while that gains; a gain counts as often less as
+    the priors count more (`sure`), since what the model gets wrong repeats itself in every frame.
+    """
+    own = clip.settings.body
+    if not own.learned or not own.stretch:
+        return animal
+    clearly = own.sure * nat(clip.settings)
+    for tail in (True, False):
+        for _ in range(STRETCHES):
+            sample = Sample(animal.sample.frames, stretched(animal.sample.states, own.stretch, tail))
+            body = replace(animal.body, length=(1 + own.stretch) * animal.body.length)
+            longer = replace(animal, sample=sample, body=body)
+            tried = _fitted(clip, longer, own.iterations)
+            if not tried.energy < animal.energy - clearly:
+                break
+            animal = tried
+    return animal
+
+
+def stretched(state: FrameState, share: float, tail: bool) -> FrameState:
+    """Curves that go straight on behind the tail, or before the head, by a share of their length; the rest stays."""
+    count = state.vertices
+    place = torch.arange(count, device=state.points.device) * (1 + share) - (0 if tail else share * (count - 1))
+    low = place.floor().clamp(0, count - 2).long()
+    along = (place - low)[:, None].to(state.curvature)
+    bend = state.curvature[:, low] * (1 - along) + state.curvature[:, low + 1] * along
+    inside = ((place >= 0) & (place <= count - 1))[:, None]
+    bend = torch.where(inside, (1 + share) * bend, 0.0)
+    fixed = torch.full((len(state),), 0 if tail else count - 1, device=state.points.device)
+    return replace(state, curvature=bend, length=(1 + share) * state.length).rebuilt(fixed)
 
 
 def length_std(clip: Clip, animal: Animal) -> float:
