@@ -8,10 +8,10 @@ from torch import Tensor
 
 from midline3d.cameras import projection_jacobian
 from midline3d.fitting.body import average_body
-from midline3d.fitting.normal import spline_basis
 from midline3d.fitting.second_order import Problem, fit, rendered
 from midline3d.fitting.uncertainty import deviations, sandwich
 from midline3d.fitting.views import Views
+from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
@@ -24,7 +24,7 @@ def animals(count: int) -> FrameState:
     state = as_float(worm(1, N, seed=5))
     state = replace(state, curvature=0.5 * state.curvature, sigma=torch.full((1, 3), 2.0), iota=torch.full((1, 3), 3.0))
     state = state.rebuilt(state.middle())
-    return state.moved(-state.points.mean(1))[[0] * count]
+    return state.translated(-state.points.mean(1))[[0] * count]
 
 
 def problem_of(state: FrameState, images: Tensor | None = None) -> Problem:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from midline3d.cameras import projection_jacobian, scale
-from midline3d.fitting.normal import shift_and_look_derivatives, vertex_derivatives
 from midline3d.fitting.second_order import Evaluation, Problem, evaluate, normal_equations
+from midline3d.kernels.normal import shift_and_appearance_derivatives, vertex_derivatives
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
@@ -85,7 +85,7 @@ def _stretch_slopes(
     Sums of small products, not products of matrices: of these there would be one for every vertex.
     """
     slope = problem.weights.pixels * at.products.slope
-    others = shift_and_look_derivatives(at.state, at.look, problem.views.cameras, problem.layout)
+    others = shift_and_appearance_derivatives(at.state, at.appearance, problem.views.cameras, problem.layout)
     direct = _stretches((slope[..., None] * others).sum(-2), 2).sum(3)
     places = _stretches((slope[..., :2, None] * jacobian).sum(-2), 2)
     # One product for each stretch: its places in all views by its vertices' derivatives.
