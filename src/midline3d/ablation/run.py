@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from midline3d.ablation.one import Task
 from midline3d.ablation.table import Ablation
+from midline3d.ablation.task import Task
 from midline3d.ablation.variants import VARIANTS, Tables, Variant
 from midline3d.errors import InputError
 from midline3d.files import write_whole
