@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import typer
 
 import midline3d
-from midline3d import settings
 from midline3d.cli import app
+from midline3d.settings import Settings
+from midline3d.settings.ranges import Range
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -88,8 +89,8 @@ def settings_page() -> str:
         "and in it what differs; an unknown key is refused. What a result was made with is kept in it, and "
         "[`midline3d report`](../report.md) and `midline3d info` say what differs from the defaults.\n",
     ]
-    for section in dataclasses.fields(settings.Settings):
-        record = type(getattr(settings.Settings(), section.name))
+    for section in dataclasses.fields(Settings):
+        record = type(getattr(Settings(), section.name))
         parts += [f"## [{section.name}]\n", f"{_plain(inspect.getdoc(record) or '')}\n"]
         parts += ["| key | default | from | to | meaning |", "|---|---|---|---|---|"]
         meanings = _meanings(record)
@@ -105,7 +106,7 @@ def settings_page() -> str:
 def _range(record: type, name: str) -> tuple[str, str]:
     hint = get_type_hints(record, include_extras=True)[name]
     for found in getattr(hint, "__metadata__", ()):
-        if isinstance(found, settings.Range):
+        if isinstance(found, Range):
             return f"{found.low:g}", f"{found.high:g}"
     return "", ""
 
