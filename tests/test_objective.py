@@ -11,6 +11,7 @@ from midline3d.appearance import PaperTaper, optics
 from midline3d.cameras import Cameras, project
 from midline3d.fitting.objective import PARAMETERS, Descent, Slope, assembled, row, slope, widths
 from midline3d.fitting.views import Views
+from midline3d.losses import Losses
 from midline3d.rendering import Compiled, Reference, render, select_renderer
 from midline3d.settings import AdamSettings, LossWeights
 from midline3d.state import FrameState
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 N, CUTOFF = 24, 1e-3
-NOTHING = LossWeights(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-TERMS = [item.name for item in fields(LossWeights)]
+TERMS = [item.name for item in fields(Losses)]
+NOTHING = replace(LossWeights(), **dict.fromkeys(TERMS, 0.0))
 # Shares of the largest value of each parameter's gradient. float32 renders are right to 1e-6 of a blob's peak, and a
 # pixel at a blob's very edge may count in one and not in the other; curvature and position add many of those up.
 TOLERANCE = {"pixels": 3e-4, "scores": 3e-4}

@@ -21,6 +21,8 @@ UNITS = {
     "z": "mm",
     "length": "mm",
     "confidence": "1",
+    "sigma_across": "mm",
+    "sigma_along": "mm",
     "frame": "1",
 }
 
@@ -62,6 +64,8 @@ def _about(material: Material) -> dict[str, Any]:
 def _entries(material: Material) -> Iterator[dict[str, Any]]:
     points, result = material.points, material.result
     confidence = result.confidence.isel(individual=0).transpose("time", "keypoint").values
+    names = ("sigma_across", "sigma_along")
+    deviations = {name: result[name].transpose("time", "keypoint").values for name in names if name in result}
     times, status = result.time.values, material.words("status")
     for first in range(0, len(points), BLOCK):
         part = slice(first, first + BLOCK)
@@ -78,6 +82,7 @@ def _entries(material: Material) -> Iterator[dict[str, Any]]:
                 "status": status[part],
                 "length": _plain(result.length.values[part], 6),
                 "confidence": _plain(confidence[part], 4),
+                **{name: _plain(values[part], 6) for name, values in deviations.items()},
             },
         }
 

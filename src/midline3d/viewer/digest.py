@@ -40,6 +40,8 @@ class Numbers:
     """(frame, 2, 3) mm: head and tail."""
     confidence: NDArray[np.float32]
     """(frame, 3): mean over the body, over the head's sixteenth and over the tail's."""
+    deviation: NDArray[np.float32]
+    """(frame, 3) mm: standard deviation to the side, root of the mean square over the same parts."""
     moved: NDArray[np.float32]
     """(frame,) body lengths: mean way of the keypoints since the frame before."""
     kymograph: NDArray[np.int8]
@@ -51,6 +53,7 @@ class Numbers:
             centroid=np.full((frames, 3), np.nan),
             ends=np.full((frames, 2, 3), np.nan),
             confidence=np.full((frames, 3), np.nan, np.float32),
+            deviation=np.full((frames, 3), np.nan, np.float32),
             moved=np.full(frames, np.nan, np.float32),
             kymograph=np.full((frames, PLACES), -128, np.int8),
         )
@@ -109,7 +112,7 @@ class Digest:
         first = int(np.argmax(due)) // BLOCK * BLOCK
         stop = min(first + BLOCK, len(due))
         self.known[first:stop] |= due[first:stop]
-        self._fill(self._frames.part(first, stop, ("confidence", "curvature")), first, self.numbers)
+        self._fill(self._frames.part(first, stop, ("confidence", "curvature", "sigma_across")), first, self.numbers)
         return True
 
     def _fill(self, part: xr.Dataset, first: int, numbers: Numbers) -> None:
@@ -120,6 +123,9 @@ class Digest:
         numbers.centroid[rows] = position.mean(1)
         numbers.ends[rows] = position[:, [0, -1]]
         numbers.confidence[rows] = np.stack([sure.mean(1), sure[:, :tip].mean(1), sure[:, -tip:].mean(1)], 1)
+        squares = part["sigma_across"].values ** 2
+        parts = (squares, squares[:, :tip], squares[:, -tip:])
+        numbers.deviation[rows] = np.stack([each.mean(1) for each in parts], 1) ** 0.5
         before = self._before(first, position.shape[1:])
         way = np.linalg.norm(np.diff(position, axis=0, prepend=before[None]), axis=-1).mean(1)
         numbers.moved[rows] = way / part["length"].values

@@ -173,6 +173,7 @@ class Session:
         told: dict[str, tuple[list[str], str, str]] = {
             "loss": (["loss", *self._terms()], "", "what the fit has left over"),
             "confidence": (["body", "head", "tail"], "", "probability that the light drawn is there in all views"),
+            "deviation": (["body", "head", "tail"], "mm", "standard deviation of the midline to its side"),
             "head_confidence": (["head"], "", "probability that keypoint 0 is the head"),
             "explained": (views, "", "light that image and render have in common"),
             "length": (["length"], "mm", "length of the midline"),
@@ -224,6 +225,8 @@ class Session:
             found: NDArray[Any] = speed(numbers.centroid, fps)[:, None]
         elif name == "confidence":
             found = numbers.confidence
+        elif name == "deviation":
+            found = numbers.deviation
         elif name == "centroid":
             found = numbers.centroid - np.array(self._crops()["centre"])
         elif name in {each["name"] for each in self._series()}:

@@ -184,10 +184,10 @@ class Page {
     if (edited !== "automatic") parts.push(badge(edited));
     if (reason) parts.push(Object.assign(document.createElement("span"), { className: "why", textContent: `${reason}: ${data.about.meanings.reason[reason]}` }));
     $("verdict").replaceChildren(...parts);
-    const names = ["loss", "length", "speed", "confidence", "head_confidence", "explained", "sigma", "iota", "rho", "shift"];
+    const names = ["loss", "length", "speed", "confidence", "deviation", "head_confidence", "explained", "sigma", "iota", "rho", "shift"];
     const all = await Promise.all(names.map((name) => data.readSeries(name).catch(() => null)));
     if (place !== this.place) return;
-    const digits = { loss: 1, length: 3, speed: 3, sigma: 2, iota: 2, rho: 2, confidence: 2, head_confidence: 2, explained: 2, shift: 1 };
+    const digits = { loss: 1, length: 3, speed: 3, sigma: 2, iota: 2, rho: 2, confidence: 2, deviation: 4, head_confidence: 2, explained: 2, shift: 1 };
     const rows = [];
     names.forEach((name, i) => {
       if (!all[i]) return;
