@@ -93,6 +93,8 @@ class Fit:
     energy: Float[Tensor, " batch"]
     terms: dict[str, Float[Tensor, " batch"]]
     iterations: Int[Tensor, " batch"]
+    at: Evaluation | None = None
+    """The states held against the images, for as long as the whole batch is meant: it is large."""
 
     def __getitem__(self, index: list[int]) -> Fit:
         terms = {name: value[index] for name, value in self.terms.items()}
@@ -166,7 +168,7 @@ def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
         at = chosen(better, trial, at)
         if not active.any():
             break
-    return Fit(at.state, at.energy, at.terms, taken)
+    return Fit(at.state, at.energy, at.terms, taken, at)
 
 
 def take_step(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:

@@ -46,9 +46,10 @@ class Deviations:
     along: Float[Tensor, "batch vertex"]
 
 
-def deviations(problem: Problem, state: FrameState) -> Deviations:
-    """Standard deviations as they hold for simulated animals. The states are solutions of the problem."""
-    raw, place = sandwich(problem, state), torch.linspace(0, 1, state.vertices).to(state.points)
+def deviations(problem: Problem, state: FrameState, at: Evaluation | None = None) -> Deviations:
+    """Standard deviations as they hold for simulated animals. The states are solutions of the problem; `at`: the states
+    held against its images, where that is known already."""
+    raw, place = sandwich(problem, state, at), torch.linspace(0, 1, state.vertices).to(state.points)
     head, middle, tail = WIDER_ACROSS
     wider = torch.from_numpy(np.interp(place.cpu(), PLACES, (head, head, middle, middle, tail, tail))).to(place)
     width = (problem.taper.sharp / scale(problem.views.cameras, state.points)).mean(1, keepdim=True)
@@ -58,9 +59,9 @@ def deviations(problem: Problem, state: FrameState) -> Deviations:
 
 
 @torch.no_grad()
-def sandwich(problem: Problem, state: FrameState) -> Deviations:
+def sandwich(problem: Problem, state: FrameState, at: Evaluation | None = None) -> Deviations:
     """Standard deviations by the covariance at the solution alone."""
-    at = evaluate(problem, state)
+    at = evaluate(problem, state) if at is None else at
     hessian = normal_equations(problem, at).hessian.double()
     diagonal = torch.diagonal(hessian, dim1=1, dim2=2)
     diagonal += 1e-9 * diagonal

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
 
 from midline3d.cameras import scale
-from midline3d.fitting.second_order import Problem, rendered
+from midline3d.fitting.second_order import Evaluation, Problem, rendered
 from midline3d.fitting.uncertainty import deviations
 from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Float, Tensor
@@ -67,11 +67,13 @@ def evidence(
     noise: Float[Tensor, " camera"],
     settings: EvidenceSettings,
     drawn: Float[Tensor, "batch camera w w"] | None = None,
+    at: Evaluation | None = None,
 ) -> Evidence:
     """The evidence for states.
 
     `contrast`: the brightness of the body's middle in the problem's images; `noise`: the standard deviation of faint
-    light, of the body's brightness; `drawn`: the render, of that brightness, where it is not the problem's own.
+    light, of the body's brightness; `drawn`: the render, of that brightness, where it is not the problem's own; `at`:
+    the states held against the images, where that is known already.
     """
     unit = contrast[:, None, None]
     # Back from the balanced images to what is linear in light.
@@ -92,7 +94,7 @@ def evidence(
     lacking = (drawn / settings.slack - light - least).clamp(min=0).sum((2, 3)) / piece
     seen = problem.kernels.project(problem.views.cameras, state.points, state.shift)
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
-    exact = deviations(problem, state)
+    exact = deviations(problem, state, at)
     outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
     return Evidence(
         explained=common / either.clamp(min=1e-6),

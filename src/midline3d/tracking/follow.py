@@ -110,7 +110,8 @@ def follow(beginning: Beginning, frames: list[int], track: Track | None = None) 
 def outcome(clip: Clip, frame: int, found: Candidate) -> Tracked:
     """The outcome of a frame that was found."""
     verdict, projection = found.verdict, _projection(clip, frame, found.fit.state)
-    return Tracked(frame, verdict.status, verdict.reason, found.fit, projection, found.evidence)
+    kept = replace(found.fit, at=None)
+    return Tracked(frame, verdict.status, verdict.reason, kept, projection, found.evidence)
 
 
 def missing(clip: Clip, frame: int) -> Tracked:
@@ -129,7 +130,7 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     problem = problem_of(clip, [frame], beginning.taper, anchor, clip.settings.second_order)
 
     def judged(found: Fit, drawn: Tensor | None = None) -> Candidate:
-        observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence, drawn)
+        observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence, drawn, found.at)
         travelled = _travelled(found.state, starts) if adjacent else 0.0
         return Candidate(found, observed, judge(observed, travelled, clip.settings.judging))
 
