@@ -2,6 +2,7 @@
 # make test         the tests
 # make lint         ruff and mypy
 # make sanitize     the tests of the C code under AddressSanitizer and UBSan (GCC on Linux)
+# make test-long    the tests that take half a minute and more each, before a release
 # make test-oldest  part of the tests with the oldest versions of all packages that pyproject.toml allows
 # make docs         the documents as a site, in build/site
 # make wheel        a wheel, installed into a virtual environment of its own and tried there
@@ -19,7 +20,7 @@ OLDEST := test_cli test_store test_synth test_recording test_calibration test_cu
 SANITIZED := build/sanitized
 CHECKED := -g -fsanitize=address,undefined -fno-sanitize-recover=all
 
-.PHONY: demo test lint docs sanitize test-oldest wheel clean
+.PHONY: demo test test-long lint docs sanitize test-oldest wheel clean
 .NOTPARALLEL:
 
 demo: $(VENV)/ready
@@ -27,6 +28,9 @@ demo: $(VENV)/ready
 
 test: $(VENV)/ready-test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-long: $(VENV)/ready-test
+	$(BIN)/python -m pytest -n 2 -m long
 
 lint: $(VENV)/ready-lint
 	$(BIN)/ruff check .

@@ -70,7 +70,8 @@ def test_a_worm_that_is_on_the_background_picture_is_found_without_it(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("length", "px_per_mm", "size"), [(0.35, 60, 256), (0.35, 260, 528), (1.5, 60, 320), (1.5, 260, 1024)]
+    ("length", "px_per_mm", "size"),
+    [(0.35, 60, 256), (0.35, 260, 528), (1.5, 60, 320), pytest.param(1.5, 260, 1024, marks=pytest.mark.long)],
 )
 def test_larvae_and_giants_are_found_at_any_magnification(tmp_path, monkeypatch, length, px_per_mm, size):
     from midline3d.synth import scene as synth

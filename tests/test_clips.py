@@ -244,6 +244,7 @@ def test_what_one_side_lost_the_other_finds_and_what_does_not_meet_is_suspect(
     assert around == ["directions disagree"] * 6, "two clips, and nothing tells which is right"
 
 
+@pytest.mark.long
 def test_killed_while_clips_run_it_ends_in_the_same_values(recording: Path, stitched: Path, out: Path) -> None:
     """The process that gives the work is killed; its workers end by themselves, and the next goes on."""
     code = (

@@ -113,6 +113,7 @@ def command(recordings: list[Path], out: Path, tmp_path: Path, *more: str) -> li
     return [*run, "--settings", str(chosen), "--device", "cpu"]
 
 
+@pytest.mark.long
 def test_interrupted_and_given_again(
     recording: Path, alone: Path, planned: Path, tmp_path: Path, scheduler: str
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_clip_that_fails_leaves_the_others_to_be_done(recording: Path, out: Pa
     assert max(done for _, done, _ in told) < killing.FRAMES, "the last frame is done when the recording is"
 
 
+@pytest.mark.long
 def test_groups_of_clips_find_the_same(
     recording: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

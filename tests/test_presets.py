@@ -41,6 +41,7 @@ def test_wrong_frames_are_not_called_ok(preset: str, tmp_path: Path) -> None:
     assert len(statuses) == 6 and not found.lost.any()
 
 
+@pytest.mark.long
 def test_the_papers_optimiser(tmp_path: Path) -> None:
     """Adam over whole frames instead of second order."""
     settings = {"start": QUICK, "tracking": {"fitter": "adam"}, "adam": {"steps": 150}}

@@ -192,6 +192,7 @@ def test_a_script_that_is_piped_says_what_to_do(recording: Path, tmp_path: Path,
     assert not (tmp_path / "asked").exists()
 
 
+@pytest.mark.long
 def test_the_whole_of_it(recording: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     """By the command: script, plan, clips, stitching and table; and a recording that is refused."""
     chosen = tmp_path / "quick.toml"
