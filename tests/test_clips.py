@@ -117,7 +117,7 @@ def test_the_stitched_result_is_whole(recording: Path, stitched: Path) -> None:
     assert stitch(Job(recording, stitched, settings())) == stitched / "midline.nc"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_the_result_is_the_same_whatever_the_workers(recording: Path, stitched: Path, out: Path, workers: int) -> None:
     told: list[tuple[str, int, int]] = []
     reconstruct(Job(recording, out, settings()), lambda *what: told.append(what), workers)
@@ -126,6 +126,7 @@ def test_the_result_is_the_same_whatever_the_workers(recording: Path, stitched: 
     assert counts == sorted(counts) and counts[-1] == killing.FRAMES
 
 
+@pytest.mark.long
 def test_clips_in_slots_of_one_device_find_the_same(
     recording: Path, stitched: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,7 @@ def test_groups_of_clips_find_the_same(
     assert groups_of(300, "cpu")[-1] == [299] and [len(each) for each in groups_of(300, "cuda")] == [128, 128, 44]
 
 
+@pytest.mark.long
 def test_workers_of_this_machine(recording: Path, tmp_path: Path) -> None:
     """Without a scheduler, by the command; a short recording, whole, from its plan on."""
     given = command([recording], tmp_path / "out", tmp_path, "--workers", "1", "--frames", "9:21")

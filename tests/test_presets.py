@@ -32,7 +32,7 @@ def test_presets(preset: str, tmp_path: Path) -> None:
     assert figures["midline_px"] < LIMITS[preset], figures
 
 
-@pytest.mark.parametrize("preset", ["dirt", "hard"])
+@pytest.mark.parametrize("preset", [pytest.param("dirt", marks=pytest.mark.long), "hard"])
 def test_wrong_frames_are_not_called_ok(preset: str, tmp_path: Path) -> None:
     """Six frames are too few to tell dirt that lies still from the worm: then the result has to say so."""
     found, statuses = measured(tmp_path, preset, {"start": QUICK})

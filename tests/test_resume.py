@@ -132,7 +132,9 @@ def test_killed_at_any_moment_it_ends_in_the_same_values(tmp_path: Path) -> None
     assert "resumed with the animal as it was learned" in log and "  forwards " in log
 
 
-@pytest.mark.parametrize("place", ["first", "middle", "end"])
+@pytest.mark.parametrize(
+    "place", ["first", *(pytest.param(place, marks=pytest.mark.long) for place in ("middle", "end"))]
+)
 def test_a_damaged_segment_is_filled_from_the_one_before(
     recording: Path,
     first: tuple[Path, Beginning],
@@ -155,6 +157,7 @@ def test_a_damaged_segment_is_filled_from_the_one_before(
     assert "left" in (out / "log.txt").read_text()
 
 
+@pytest.mark.long
 def test_a_damaged_beginning_is_begun_anew(
     recording: Path, first: tuple[Path, Beginning], out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_resumed_run_gives_what_one_run_gives(recording: Path, result: Path, t
         assert np.allclose(one[name].values, two[name].values, rtol=1e-6, atol=1e-7), name
 
 
+@pytest.mark.long
 def test_a_run_ahead_of_its_judgement_gives_the_same_and_is_resumed(
     recording: Path, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,7 @@ def test_ranges_are_swapped_marked_and_accepted(viewer: Viewer, out: Path) -> No
         assert viewer.post("/api/mark", bad).status == 400, bad
 
 
+@pytest.mark.long
 def test_pins_are_applied_again_when_the_recording_is_run_again(made: tuple[Path, Path], out: Path) -> None:
     """Another seed is another run: its frames are its own, and the pinned ones go through their pins again."""
     tail = open_result(out).projection.values[2, 0, -1].tolist()

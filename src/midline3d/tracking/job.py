@@ -141,6 +141,8 @@ def machine(device: str) -> str:
         return cores
     import torch
 
+    if not torch.cuda.is_available():
+        return cores
     return f"{torch.cuda.get_device_name()} beside {cores}"
 
 
