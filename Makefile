@@ -38,7 +38,7 @@ lint: $(VENV)/ready-lint
 	$(BIN)/mypy
 
 docs: $(VENV)/ready-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "build/site/index.html"
 
 # A copy of the package with libraries that watch themselves, in a Python that was started with the watcher.

@@ -20,7 +20,7 @@ NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 def test_every_page_has_its_place() -> None:
     listed = set(re.findall(r": ([\w/-]+\.md)$", NAVIGATION, re.M))
-    there = {path.name for path in (ROOT / "docs").glob("*.md")}
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert listed == there | {f"reference/{name}.md" for name in ("commands", "settings", "python")}
 
 
