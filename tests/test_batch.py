@@ -132,7 +132,7 @@ def test_the_table_tells_what_the_figures_say() -> None:
     figures = {
         "frames": 40, "lost": 0, "midline_px": 0.12, "steps_per_frame": 5.0, "frame_s": 0.04, "frames_per_s": 25.0,
         "iteration_ms": 2.0, "first_frame_s": 9.0, "peak_mb": 700.0, "step_ms": {"reference": 800.0, "cpu": 4.0},
-        "start": {"starts": 8, "steps": 240, "pairs": 3},
+        "start": {"starts": 8, "kept": 4, "pairs": 3},
         "batch": [{"size": 8, "frames_per_s": 26.0}], "sweeps": {"vertices": [sweep], "window": [sweep]},
     }  # fmt: skip
     rows = list(table(figures).columns[1].cells)

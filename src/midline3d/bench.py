@@ -199,7 +199,7 @@ def bench(device: str, report: Report, frames: int = 40, compare: bool = False) 
     sizes = (1, 16, 64, 256) if device == "cuda" else (1, 8)
     figures["batch"] = [_batch_figures(beginning, size, where, frames if device == "cuda" else 8) for size in sizes]
     figures |= {"first_frame_s": first, "peak_mb": peak_megabytes(where)}
-    figures["start"] = {name: getattr(settings.start, name) for name in ("starts", "steps", "pairs")}
+    figures["start"] = {name: getattr(settings.start, name) for name in ("starts", "kept", "pairs")}
     report("timing steps and iterations")
     work = make_work(beginning, 128, WINDOW)
     own = step_seconds(work, 20)
@@ -357,7 +357,7 @@ def table(figures: dict[str, Any]) -> Table:
         ("iterations a frame", f"{figures['steps_per_frame']:.1f}"),
         ("an iteration", f"{figures['iteration_ms']:.2f} ms"),
         ("the first frame", f"{figures['first_frame_s']:.1f} s"),
-        ("its random starts, and their steps", f"{start['starts']}, {start['steps']}"),
+        ("its random starts, and those kept", f"{start['starts']}, {start['kept']}"),
         ("places that a recording is begun from, two frames each (start.pairs)", f"{start['pairs']}"),
         ("a step of Adam", f"{step:.2f} ms"),
         ("the same by the reference", f"{reference:.0f} ms ({reference / step:.0f} times)"),
