@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
@@ -146,12 +147,19 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
 
 def _fan(axis: Float[Tensor, "batch 3"], normals: Float[Tensor, "batch 3 2"]) -> Float[Tensor, "batch direction 3"]:
     """Directions within 50 degrees of an axis."""
-    directions = [axis]
-    for angle in FAN:
-        for turn in torch.arange(8) * (torch.pi / 4):
-            side = normals[..., 0] * torch.cos(turn) + normals[..., 1] * torch.sin(turn)
-            directions.append(axis * math.cos(angle) + side * math.sin(angle))
-    return torch.stack(directions, 1)
+    return _cone(axis.dtype, axis.device) @ torch.cat([axis[..., None], normals], -1).mT
+
+
+@cache
+def _cone(dtype: torch.dtype, device: torch.device) -> Float[Tensor, "direction 3"]:
+    """The directions' parts along the axis and both normals: the axis itself, and eight for every angle of `FAN`."""
+    turns = [place * math.pi / 4 for place in range(8)]
+    around = [
+        (math.cos(angle), math.sin(angle) * math.cos(turn), math.sin(angle) * math.sin(turn))
+        for angle in FAN
+        for turn in turns
+    ]
+    return torch.tensor([(1.0, 0.0, 0.0), *around], dtype=dtype, device=device)
 
 
 def _confidence(
