@@ -11,6 +11,7 @@ from test_cli import Command, midline3d  # noqa: F401
 from midline3d import Job, open_result
 from midline3d.errors import InputError
 from midline3d.settings import dump_settings
+from midline3d.tracking import workers
 from midline3d.tracking.several import each_in_its_folder, reconstruct_all
 
 FRAMES = "9:15"
@@ -66,3 +67,15 @@ def test_a_worker_that_dies_is_told_of(place: Path, tmp_path: Path, monkeypatch:
     assert [outcome.name for outcome in outcomes] == ["one", "two"]
     for outcome in outcomes:
         assert outcome.fault is not None and "was ended by the system" in outcome.fault and not outcome.own
+
+
+@pytest.mark.parametrize(
+    ("asked", "cores"), [("1", 1), ("1,2", 1), ("0", 1), ("100000", None), ("", None), ("many", None)]
+)
+def test_workers_keep_to_the_threads_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, asked: str, cores: int | None
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    given = workers.cores()
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert workers.cores() == (cores or given)

@@ -98,19 +98,19 @@ def derive_places(
     if block == tl.num_programs(1) - 1:
         for i in tl.static_range(3):
             for j in tl.static_range(3):
-                to = out + i * unknowns + tl.load(layout + MOVE) + j
-                tl.store(to, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
+                at = out + i * unknowns + tl.load(layout + MOVE) + j
+                tl.store(at, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
         for direction in tl.static_range(2):
             about = frames + 9 * middle + 1 + direction
             tx, ty, tz = cross(tl.load(about), tl.load(about + 3), tl.load(about + 6), x, y, z)
-            to = out + tl.load(layout + TURN) + direction
-            tl.store(to, tx, mask=counts)
-            tl.store(to + unknowns, ty, mask=counts)
-            tl.store(to + 2 * unknowns, tz, mask=counts)
-        to = out + tl.load(layout + LENGTH)
-        tl.store(to, x, mask=counts)
-        tl.store(to + unknowns, y, mask=counts)
-        tl.store(to + 2 * unknowns, z, mask=counts)
+            at = out + tl.load(layout + TURN) + direction
+            tl.store(at, tx, mask=counts)
+            tl.store(at + unknowns, ty, mask=counts)
+            tl.store(at + 2 * unknowns, tz, mask=counts)
+        at = out + tl.load(layout + LENGTH)
+        tl.store(at, x, mask=counts)
+        tl.store(at + unknowns, y, mask=counts)
+        tl.store(at + 2 * unknowns, z, mask=counts)
     else:
         # Row n of the running sums holds the segments before vertex n.
         reached = counts & (n > 0)
