@@ -24,6 +24,7 @@ def told(**changes: list[float]) -> Evidence:
         confidence=torch.ones(1, 8),
         across=torch.full((1, 8), 0.001),
         along=torch.full((1, 8), 0.01),
+        doubt=torch.full((1,), 0.01),
     )
     return replace(right, **{name: torch.tensor([values]) for name, values in changes.items()})
 
@@ -36,14 +37,16 @@ def told(**changes: list[float]) -> Evidence:
         (told(explained=[0.9, 0.2, 0.1]), 0.0, "lost", "no fit"),
         (told(unbacked=[0.0, 9.0, 0.0]), 0.0, "lost", "no fit"),
         (told(border=[0.0, 0.2, 0.0]), 0.0, "suspect", "outside"),
-        (told(unexplained=[0.0, 15.0, 0.0]), 0.0, "suspect", "light unexplained"),
+        (told(unexplained=[0.0, 15.0, 0.0]), 0.0, "ok", ""),  # something large, in one view alone
+        (told(unexplained=[9.0, 0.0, 9.0, 0.0]), 0.0, "ok", ""),  # in half of the views
+        (told(unexplained=[9.0, 5.0, 9.0, 0.0]), 0.0, "suspect", "light unexplained"),
         (told(unexplained=[5.0, 0.0, 5.0]), 0.0, "suspect", "light unexplained"),
         (told(unexplained=[3.0, 0.0, 0.0]), 0.0, "ok", ""),  # dirt, in one view alone
         (told(unbacked=[0.0, 0.0, 2.0]), 0.0, "suspect", "drawn without light"),
         (told(explained=[0.9, 0.9, 0.45]), 0.0, "suspect", "drawn without light"),
         (told(beyond=[0.0, 0.3]), 0.0, "suspect", "light unexplained"),
-        (told(confidence=[0.9] * 4 + [0.1] + [0.9] * 3), 0.0, "suspect", "drawn without light"),
-        (told(confidence=[0.1] + [0.9] * 7), 0.0, "ok", ""),  # a faint tip
+        (replace(told(), doubt=torch.tensor([0.5])), 0.0, "suspect", "uncertain"),
+        (replace(told(), doubt=torch.tensor([math.nan])), 0.0, "suspect", "uncertain"),
         (told(), 0.5, "suspect", "jump"),
     ],
 )

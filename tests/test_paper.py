@@ -106,7 +106,7 @@ def test_nothing_is_tried_again_without_recovery(
         real = getattr(follow, name)
         monkeypatch.setattr(follow, name, lambda *given, name=name, real=real: tried.append(name) or real(*given))
     # Nothing is ever ok.
-    never = {"judging": {"unsure": 0.0, "beyond": 0.0, "unbacked": 0.0}}
+    never = {"judging": {"doubt": 0.0, "beyond": 0.0, "unbacked": 0.0}}
     for recovery in (True, False):
         settings = changed(clip.settings, {**never, "tracking": {"recovery": recovery}})
         there = beginning(replace(clip, settings=settings), sample)

@@ -112,6 +112,7 @@ def test_names_dimensions_and_attributes(tmp_path: Path) -> None:
         "beyond": ("time", "end"),
         "sigma_across": ("time", "keypoint"),
         "sigma_along": ("time", "keypoint"),
+        "doubt": ("time",),
         "source_frame": ("time", "camera"),
         "head_confidence": ("time",),
     }

@@ -39,20 +39,15 @@ class JudgingSettings:
     least_explained: Share = 0.3
     """The same, under which the frame is lost: a curve that lies across the worm has as much."""
     unexplained: Weight = 4.0
-    """Most pieces of light around the curve that nothing draws, in two views at once: dirt is in one."""
-    most_unexplained: Weight = 12.0
-    """The same in one view: half a worm, which no dirt beside it is."""
+    """Most pieces of light around the curve that nothing draws, in half of the views and one more: dirt is in fewer."""
     beyond: Weight = 0.1
     """Of the body's brightness: most light beyond an end, in all views at once. Dirt is hardly ever there in all."""
-    unbacked: Weight = 0.3
-    """Most pieces that are drawn where there is no light, in any view: no dirt excuses it."""
+    unbacked: Weight = 1.0
+    """Most pieces that are drawn where there is no light, in any view: no dirt excuses it. Less counts for the doubt."""
     most_unbacked: Weight = 3.0
     """The same, above which the frame is lost: a seventh of the body is drawn over nothing."""
-    tips: Share = 0.0625
-    """Of the body at each end that is not asked for its confidence: light may be too faint there to tell."""
-    unsure: Share = 0.03
-    """Most of the body, the tips aside, at which the light is rather not there than there in all views. Of 1834 frames
-    of 48 recordings of three image models that speaks against 64 % of the wrong ones and 1.6 % of the others."""
+    doubt: Share = 0.1
+    """Largest probability of being wrong (see `tracking.doubt`) that is still trusted."""
     outside: Share = 0.03
     """Most of the body that may lie outside the crop of a view: a tip touches the border without harm."""
     jump: Weight = 0.15

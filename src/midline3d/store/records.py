@@ -20,6 +20,7 @@ Reason = Literal[
     "unreadable",
     "light unexplained",
     "drawn without light",
+    "uncertain",
     "view ignored",
     "length",
     "look",
@@ -36,6 +37,7 @@ REASONS: dict[str, str] = {
     "unreadable": "a camera's picture is missing, broken or black",
     "light unexplained": "light that belongs to the animal is not drawn by the midline",
     "drawn without light": "the midline is drawn where the pictures show no light",
+    "uncertain": "the pictures leave open where the midline or an end lies, or speak against parts of it: see doubt",
     "view ignored": "the fit draws next to nothing in one of the views",
     "length": "the length is not this animal's",
     "look": "width, brightness or sharpness are not this animal's",
@@ -75,6 +77,7 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
     "beyond": ("end",),
     "sigma_across": ("keypoint",),
     "sigma_along": ("keypoint",),
+    "doubt": (),
 }
 """Dimensions of a variable of real numbers in one frame's record; terms of the loss are scalars like `loss`."""
 
@@ -123,6 +126,8 @@ class FrameResult:
     """(keypoint,) mm: standard deviation of the midline to its side."""
     sigma_along: Array | None = None
     """(keypoint,) mm: standard deviation along the midline."""
+    doubt: float | None = None
+    """Probability that the midline is more than 2 px off, or an end more than 8 px."""
 
     def arrays(self) -> dict[str, Array]:
         """Every real number under its name in the result."""

@@ -191,4 +191,5 @@ def recorded(clip: Clip, tracked: Tracked) -> FrameResult:
         beyond=seen.beyond[0].cpu().numpy(),
         sigma_across=seen.across[0].cpu().numpy(),
         sigma_along=seen.along[0].cpu().numpy(),
+        doubt=float(seen.doubt[0]),
     )

@@ -19,6 +19,7 @@ from midline3d.fitting.uncertainty import deviations
 from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
+from midline3d.tracking.doubt import Signs, doubt
 
 AVERAGED = 2.2
 """Factor by which averaging over 3 x 3 px lowers the noise: 3 if neighbours were independent, which they are not."""
@@ -52,6 +53,8 @@ class Evidence:
     """Standard deviation of the vertex to the side of the body, mm."""
     along: Float[Tensor, "batch vertex"]
     """Standard deviation of the vertex along the body, mm."""
+    doubt: Float[Tensor, " batch"]
+    """Probability that the midline is wrong (see `tracking.doubt`)."""
 
     def __getitem__(self, index: list[int]) -> Evidence:
         return Evidence(**{name: value[index] for name, value in vars(self).items()})
@@ -96,6 +99,8 @@ def evidence(
     seen = problem.kernels.project(problem.views.cameras, state.points, state.shift)
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
     exact = deviations(problem, state, at)
+    per_mm = scale(problem.views.cameras, state.points).mean(1, keepdim=True)
+    confidence = _confidence(light, drawn, seen, noise, settings.texture)
     outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
     return Evidence(
         explained=common / either.clamp(min=1e-6),
@@ -103,9 +108,10 @@ def evidence(
         unbacked=lacking,
         beyond=_beyond((light - settings.slack * drawn).clamp(min=0), problem, state, width),
         border=outside,
-        confidence=_confidence(light, drawn, seen, noise, settings.texture),
+        confidence=confidence,
         across=exact.across,
         along=exact.along,
+        doubt=doubt(Signs(per_mm * exact.across, per_mm * exact.along, confidence, lacking)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -26,8 +27,8 @@ def judge(observed: Evidence, travelled: float, settings: JudgingSettings) -> Ve
     """
     explained = float(observed.explained.amin())
     over = observed.unexplained[0].sort(descending=True).values
-    # Dirt lies beside the body in one view, a part of the animal that is not drawn in two at least.
-    twice = float(over[min(1, len(over) - 1)])
+    # Dirt lies beside the body in one view or two, a part of the animal that is not drawn in all.
+    most = math.nan if bool(over.isnan().any()) else float(over[len(over) // 2])
     lacking, outside = float(observed.unbacked.amax()), float(observed.border.amax())
     if not (explained >= settings.least_explained and lacking <= settings.most_unbacked):
         ignored = torch.nan_to_num(observed.explained[0], nan=0.0).sort().values
@@ -36,22 +37,12 @@ def judge(observed: Evidence, travelled: float, settings: JudgingSettings) -> Ve
     if not outside <= settings.outside:
         return Verdict("suspect", "outside")
     further = float(observed.beyond.amax())
-    if not (
-        twice <= settings.unexplained and float(over[0]) <= settings.most_unexplained and further <= settings.beyond
-    ):
+    if not (most <= settings.unexplained and further <= settings.beyond):
         return Verdict("suspect", "light unexplained")
-    if not (
-        lacking <= settings.unbacked
-        and explained >= settings.explained
-        and _unsure(observed, settings.tips) <= settings.unsure
-    ):
+    if not (lacking <= settings.unbacked and explained >= settings.explained):
         return Verdict("suspect", "drawn without light")
+    if not float(observed.doubt) <= settings.doubt:
+        return Verdict("suspect", "uncertain")
     if not travelled <= settings.jump:
         return Verdict("suspect", "jump")
     return Verdict("ok", "")
-
-
-def _unsure(observed: Evidence, tips: float) -> float:
-    """Share of the vertices, the faint tips aside, at which the light is rather not there than there."""
-    tip = max(1, int(tips * observed.confidence.shape[1]))
-    return float((observed.confidence[:, tip:-tip] < 0.5).float().mean())
