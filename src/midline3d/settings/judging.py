@@ -43,7 +43,7 @@ class JudgingSettings:
     beyond: Weight = 0.1
     """Of the body's brightness: most light beyond an end, in all views at once. Dirt is hardly ever there in all."""
     unbacked: Weight = 1.0
-    """Most pieces that are drawn where there is no light, in any view: no dirt excuses it. Less counts for the doubt."""
+    """Most pieces that are drawn where there is no light, in any view. Less counts for the doubt."""
     most_unbacked: Weight = 3.0
     """The same, above which the frame is lost: a seventh of the body is drawn over nothing."""
     doubt: Share = 0.1
