@@ -1,5 +1,6 @@
-"""The length of a learned animal: each end is tried longer, and taken where that is clearly better."""
+"""The length of a learned animal: what longer and shorter ones are on average, by how well they fit."""
 
+import math
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 import torch
 from scenes import as_float, worm
 
-from midline3d.fitting.body import average_body
+from midline3d.fitting.body import SharedPrior, average_body
 from midline3d.settings import Settings
 from midline3d.tracking import learning
 
@@ -36,29 +37,34 @@ class Trials:
 
     energies: dict[float, float]
 
-    def fitted(self, clip: Any, animal: learning.Animal, iterations: int) -> learning.Animal:
-        length = round(float(animal.body.length), 2)
-        return replace(animal, energy=self.energies[length] * learning.nat(SETTINGS))
+    def fitted(
+        self, clip: Any, animal: learning.Animal, iterations: int, prior: SharedPrior | None = None
+    ) -> learning.Animal:
+        length = float(animal.body.length)
+        assert prior is not None and float(prior.middle[-1]) == pytest.approx(math.log(length), abs=1e-6)
+        return replace(animal, energy=self.energies.get(round(length, 2), 1e6) * learning.nat(SETTINGS))
 
 
 @pytest.mark.parametrize(
     ("energies", "length"),
     [
-        # Clearly better once, not again; then the head is tried from there.
-        ({1.00: 0.0, 1.04: -200.0, 1.08: -205.0}, 1.04),
-        # Better, but not by what repeated errors of the model could do.
-        ({1.00: 0.0, 1.04: -20.0}, 1.00),
-        ({1.00: 0.0, 1.04: -100.0, 1.08: -200.0, 1.12: -300.0, 1.17: -200.0}, 1.12),
-        ({1.00: 0.0, 1.04: float("nan")}, 1.00),
+        # As likely on either side: the mean is where it was learned.
+        ({0.98: 24.0, 1.00: 0.0, 1.02: 24.0}, 1.0),
+        # Shorter is impossible, longer ever less likely.
+        ({1.00: 0.0, 1.02: 24.0, 1.04: 48.0, 1.06: 72.0}, 1.0105),
+        # Learning came to rest short of the minimum.
+        ({1.00: 0.0, 1.02: -500.0, 1.04: -1000.0, 1.06: -1500.0, 1.08: -1000.0}, 1.06),
+        # What cannot be fitted says nothing.
+        ({1.00: 0.0, 1.02: math.nan}, 1.00),
     ],
 )
-def test_longer_where_it_is_clearly_better(
+def test_the_length_is_what_all_are_on_average(
     energies: dict[float, float], length: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "_fitted", Trials(energies).fitted)
-    clip: Any = SimpleNamespace(settings=SETTINGS)
+    clip: Any = SimpleNamespace(settings=SETTINGS, cameras=SimpleNamespace(count=3))
     sample = learning.Sample([0], as_float(worm(1, 32)))
     animal = learning.Animal(clip, sample, average_body(SETTINGS.body, torch.tensor(1.0)), torch.zeros(3, 4), 0.0)
-    assert float(learning.lengthened(clip, animal).body.length) == pytest.approx(length, abs=0.006)
+    assert float(learning.of_expected_length(clip, animal).body.length) == pytest.approx(length, abs=1e-3)
     off = replace(SETTINGS, body=replace(SETTINGS.body, stretch=0.0))
-    assert learning.lengthened(SimpleNamespace(settings=off), animal) is animal  # type: ignore[arg-type]
+    assert learning.of_expected_length(SimpleNamespace(settings=off), animal) is animal  # type: ignore[arg-type]

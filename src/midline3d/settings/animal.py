@@ -83,9 +83,9 @@ class BodySettings:
     """Times that the priors below count. What the model gets wrong repeats itself in every frame, so that the frames
     together say less than their number; over 13 animals of three image models and real frames, 1 left the ends up to
     four times as far off as 24, 8 up to three times, and 60 was better for some and worse for as many."""
-    stretch: Share = 0.04
-    """Of the length, by which each end of the learned body is tried longer: of 22 animals one had come to rest 8 px
-    short of its tail, where no slope led on, and none of the others became longer by it. 0 tries nothing."""
+    stretch: Share = 0.02
+    """Of the length: steps in which longer and shorter bodies are tried, and the mean taken by how well they fit. 0
+    keeps the likeliest."""
     beyond_noise: Weight = 2.0
     """Times that lengths were farther off than their standard deviation by the noise, over 46 simulated animals of two
     image models: what a model gets wrong at the tips is the same in every frame."""

@@ -26,8 +26,8 @@ from midline3d.tracking.learning import (
     body_taper,
     learned,
     length_std,
-    lengthened,
     nat,
+    of_expected_length,
     problem_of,
     turned,
 )
@@ -94,7 +94,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     progress("telling head from tail", 0, 0)
     other = turned(here, animal)
     odds = shape_odds(animal, other) + forward_odds(here, sample)
-    animal = lengthened(here, animal if odds >= 0 else other)
+    animal = of_expected_length(here, animal if odds >= 0 else other)
     return _in_the_middle(here, animal, abs(odds), clip.device)
 
 

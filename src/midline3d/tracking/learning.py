@@ -39,8 +39,12 @@ def problem_of(
 HELD = 1e12
 """Weight of a squared number that is to stay where it is: far above what any image says."""
 
-STRETCHES = 3
-"""Times at most that an end is tried longer: three of 4 % are more than any tail was found short of its light."""
+MOST_LENGTHS = 8
+"""Lengths at most that are tried on either side: by 16 % no animal was found too short."""
+UNLIKELY = 4.0
+"""Nats, tempered, by which a length fits worse than the best, and no further one is tried: it counts a fiftieth."""
+LENGTH_ITERATIONS = 25
+"""At most, for each length: it starts beside the one before."""
 
 
 @dataclass(frozen=True)
@@ -93,27 +97,41 @@ def turned(clip: Clip, animal: Animal) -> Animal:
     return _fitted(clip, replace(animal, sample=sample, body=body), clip.settings.body.iterations)
 
 
-def lengthened(clip: Clip, animal: Animal) -> Animal:
-    """The animal, or one that is longer at an end and fits clearly better: the length by its profile likelihood.
+def of_expected_length(clip: Clip, animal: Animal) -> Animal:
+    """The animal as long as all lengths are on average, each counted by its profile likelihood.
 
-    A thin tail beyond the curve's end adds hardly any slope, so that learning may come to rest short of it although a
-    longer body fits better. Each end is tried longer, again and again while that gains; a gain counts as often less as
-    the priors count more (`sure`), since what the model gets wrong repeats itself in every frame.
+    A tail that fades says little about where it ends: longer ones fit nearly as well, while shorter ones leave light
+    over, so that the likeliest length lies short of the expected one. And learning may have come to rest short of a
+    thin tail, where no slope led on. A nat counts as often less as the priors count more (`sure`), since what the model
+    gets wrong repeats itself in every frame.
     """
     own = clip.settings.body
     if not own.learned or not own.stretch:
         return animal
-    clearly = own.sure * nat(clip.settings)
-    for tail in (True, False):
-        for _ in range(STRETCHES):
-            sample = Sample(animal.sample.frames, stretched(animal.sample.states, own.stretch, tail))
-            body = replace(animal.body, length=(1 + own.stretch) * animal.body.length)
-            longer = replace(animal, sample=sample, body=body)
-            tried = _fitted(clip, longer, own.iterations)
-            if not tried.energy < animal.energy - clearly:
+    tried = {0: animal}
+    for direction in (1, -1):
+        for place in range(direction, direction * (MOST_LENGTHS + 1), direction):
+            tried[place] = _at_length(clip, tried[place - direction], (1 + place * own.stretch) * animal.body.length)
+            likely = min(each.energy for each in tried.values()) + UNLIKELY * own.sure * nat(clip.settings)
+            if not tried[place].energy < likely:
                 break
-            animal = tried
-    return animal
+    places = np.array([place for place, each in tried.items() if np.isfinite(each.energy)])
+    energies = np.array([tried[place].energy for place in places]) / (own.sure * nat(clip.settings))
+    weights = np.exp(energies.min() - energies)
+    expected = float(np.sum(weights * places) / np.sum(weights))
+    nearest = tried[min(places, key=lambda place: abs(place - expected))]
+    return _at_length(clip, nearest, (1 + expected * own.stretch) * animal.body.length)
+
+
+def _at_length(clip: Clip, animal: Animal, length: Float[Tensor, ""]) -> Animal:
+    """The animal with another length, all else fitted again from where it stands; the tail has the first move."""
+    share = float(length / animal.body.length) - 1
+    sample = Sample(animal.sample.frames, stretched(animal.sample.states, share, tail=True))
+    other = replace(animal, sample=sample, body=replace(animal.body, length=length))
+    prior = _prior(clip.settings, clip, other)
+    middle, weight = prior.middle.clone(), prior.weight.clone()
+    middle[-1], weight[-1] = length.log(), HELD
+    return _fitted(clip, other, LENGTH_ITERATIONS, SharedPrior(middle, weight))
 
 
 def stretched(state: FrameState, share: float, tail: bool) -> FrameState:
@@ -141,11 +159,11 @@ def length_std(clip: Clip, animal: Animal) -> float:
     return settings.body.beyond_noise * float(animal.body.length) * max(variance, 0.0) ** 0.5
 
 
-def _fitted(clip: Clip, animal: Animal, iterations: int) -> Animal:
+def _fitted(clip: Clip, animal: Animal, iterations: int, prior: SharedPrior | None = None) -> Animal:
     """Body, cameras and frames together from where they stand; `clip` has the cameras as they were calibrated."""
     problem, rig = _task(clip, animal)
     shared = Shared(animal.body.numbers(), animal.change)
-    prior = _prior(clip.settings, clip, animal)
+    prior = prior or _prior(clip.settings, clip, animal)
     found: Learned = learn(problem, rig, animal.sample.states, shared, prior, iterations)
     there = replace(animal.clip, cameras=found.cameras)
     return Animal(there, Sample(animal.sample.frames, found.state), found.body, found.change, found.energy)
