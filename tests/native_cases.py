@@ -129,7 +129,7 @@ class Maker:
             side = sizes["count"]
             root = self._random.standard_normal((sizes["batch"], side, side + 5)) / 3
             return self._oddly((root @ root.transpose(0, 2, 1)).astype(np.float32).ravel())
-        middle, spread = CENTRES.get(field, (0.0, 1.0))
+        middle, spread = CENTRES.get(field.removeprefix("old_"), (0.0, 1.0))
         return self._oddly((middle + spread * self._random.standard_normal(count)).astype(np.float32))
 
     def scene(self, job: str, sizes: Sizes, doubles: bool, cutoff: float = 3e-3) -> Case:
@@ -170,11 +170,14 @@ class Maker:
 LIMITS = {
     "longest_log": 0.2, "appearance_log": 0.3, "circles": 3.0, "defocus_most": 8.0,
     "length_low": 0.3, "length_high": 3.0,
+    "longest": 3.0, "pixels": 0.1, "floor": 0.5, "cap": 0.35,
     "sigma_low": 0.5, "sigma_high": 25.0, "iota_low": 0.01, "iota_high": 30.0, "rho_low": 0.6, "rho_high": 6.0,
 }  # fmt: skip
 CENTRES = {
     "focal": (48000.0, 100.0), "centre": (32.0, 3.0), "distortion": (0.0, 0.05), "translation": (1200.0, 5.0),
     "curvature": (0.0, 4.0), "length": (1.0, 0.1), "sigma": (2.0, 0.1), "iota": (0.9, 0.05), "rho": (1.2, 0.05),
+    "sharp": (1.5, 0.1), "body_length": (100.0, 5.0), "taper": (0.6, 0.05), "tissue": (0.0, 0.2), "stretch": (1.5, 0.1),
+    "hats": (0.2, 0.05), "beyond": (0.0, 0.2), "defocus": (0.0, 0.5),
     "damping": (0.1, 0.01), "step": (0.0, 0.05), "points": (0.0, 0.3),
 }  # fmt: skip
 """Mean and spread of what is not drawn around 0 with a spread of 1."""
@@ -183,6 +186,9 @@ RESULTS: dict[str, tuple[str, ...]] = {
     "integrate": ("points", "frames"),
     "take_step": tuple(f"new_{name}" for name in backend._STATE),
     "project": ("pixels",),
+    "optics": ("stretch", "beyond"),
+    "appearance": ("wide", "bright", "by_view"),
+    "energy": ("total", "terms", "gradient"),
     "pixel_system": ("hessian", "gradient"),
     "solve": ("step",),
 }
@@ -199,8 +205,12 @@ def _count(name: str, field: str, sizes: Sizes) -> int:
     """Numbers in an array of the backend."""
     s = {key: max(0, value) for key, value in sizes.items()}
     batch, vertices, cameras, axes, nodes = (s[key] for key in ("batch", "vertices", "cameras", "axes", "nodes"))
-    rig, blobs, field = cameras * (batch if s["own"] else 1), batch * cameras * vertices, field.removeprefix("new_")
-    unknowns = Layout(nodes, axes, cameras).count
+    rig, blobs, field = (
+        cameras * (batch if s["own"] else 1),
+        batch * cameras * vertices,
+        field.removeprefix("new_").removeprefix("old_"),
+    )
+    unknowns, bodies = Layout(nodes, axes, cameras).count, batch if s["own"] else 1
     if name == "solve":
         return batch * {"hessian": s["count"] ** 2, "damping": 1}.get(field, s["count"])
     counts = {
@@ -210,6 +220,12 @@ def _count(name: str, field: str, sizes: Sizes) -> int:
         "step": batch * unknowns, "basis": vertices * nodes, "segments": max(0, vertices - 1) * nodes,
         "shift": batch * axes, "pixels": 2 * blobs, "gram": 25 * blobs, "slope": 5 * blobs, "by_view": 6 * blobs,
         "hessian": batch * unknowns**2, "gradient": batch * unknowns,
+        "losses": batch * cameras, "stiffness": vertices * (vertices + nodes),
+        "keeping": max(0, unknowns - 5 - 2 * nodes),
+        "total": batch, "terms": 3 * batch,
+        "tangents": 3 * batch * vertices, "stretch": blobs, "beyond": blobs, "wide": blobs, "bright": blobs,
+        "sharp": rig, "body_length": rig, "taper": bodies * 7, "tissue": bodies * s.get("knots", 0),
+        "hats": vertices * s.get("knots", 0),
     }  # fmt: skip
     if field in ("sigma", "iota", "rho", "defocus"):
         return batch * cameras
@@ -222,7 +238,7 @@ FAINT = 1e-6
 
 def plausible(maker: Maker) -> tuple[list[Case], list[Case]]:
     """Calls such as the package makes: of the backend, and of the renderer in float32 and float64."""
-    sizes = {"batch": 2, "vertices": 31, "cameras": 3, "axes": 3, "nodes": 9, "loose": 0, "own": 1}
+    sizes = {"batch": 2, "vertices": 31, "cameras": 3, "axes": 3, "nodes": 9, "knots": 11, "loose": 0, "own": 1}
     calls = [maker.call(name, {**sizes, "count": 37}) for name in FUNCTIONS for _ in range(3)]
     scenes = [
         maker.scene(job, {"views": 2, "vertices": blobs, "height": height, "width": width}, doubles, FAINT)
@@ -240,6 +256,7 @@ def odd(maker: Maker, count: int) -> tuple[list[Case], list[Case]]:
         for name in FUNCTIONS:
             sizes = {key: maker.some(few) for key in ("batch", "cameras", "axes", "loose")}
             sizes |= {"vertices": maker.some((0, 1, 2, 3, 4, 5, 17)), "nodes": maker.some((0, 1, 2, 5))}
+            sizes |= {"knots": maker.some((0, 1, 2, 11))}
             sizes |= {
                 "own": maker.some((0, 1)),
                 "count": maker.some((0, 1, 2, 7)),
@@ -263,6 +280,7 @@ def impossible() -> tuple[list[Case], list[Case]]:
         "cameras": 2,
         "axes": 1,
         "nodes": 3,
+        "knots": 4,
         "loose": 0,
         "own": 0,
         "count": 3,
@@ -278,6 +296,7 @@ def impossible() -> tuple[list[Case], list[Case]]:
             "cameras",
             "axes",
             "count",
+            "knots",
             *(f"layout_{place}" for place in ("nodes", *PLACES)),
         } & set(own):
             for wrong in (-1, -(2**62), 2**31, 2**62):

@@ -140,7 +140,7 @@ def test_a_library_with_other_records_is_not_called() -> None:
     fields[2], fields[3] = fields[3], fields[2]
     other = type("Record", (ctypes.Structure,), {"_fields_": fields})
     records = [*list(backend.RECORDS.values())[:-1], other]
-    with pytest.raises(OSError, match=r"another version of midline3d: record 4 differs in .*hessian.*gradient"):
+    with pytest.raises(OSError, match=r"another version of midline3d: record 7 differs in .*hessian.*gradient"):
         native.open_library(PACKAGE / "kernels", "_backend", records)
     with pytest.raises(OSError, match="more records"):
         native.open_library(PACKAGE / "kernels", "_backend", list(backend.RECORDS.values())[:-1])

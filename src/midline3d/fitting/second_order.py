@@ -148,9 +148,12 @@ def rendered(problem: Problem, state: FrameState) -> Float[Tensor, "batch camera
     return render(blobs, problem.views.images, problem.objective.cutoff).image
 
 
-def fit(problem: Problem, state: FrameState, iterations: int) -> Fit:
-    """The batch to convergence: each frame stops by itself once a step moves its vertices by hardly a pixel's share."""
-    at = evaluate(problem, state)
+def fit(problem: Problem, state: FrameState, iterations: int, at: Evaluation | None = None) -> Fit:
+    """The batch to convergence: each frame stops by itself once a step moves its vertices by hardly a pixel's share.
+
+    `at`: the states held against the images, where that is known already.
+    """
+    at = evaluate(problem, state) if at is None else at
     per_mm = scale(problem.views.cameras, state.points).mean(1)
     damping = torch.full_like(per_mm, DAMPING.first)
     active = torch.ones_like(per_mm, dtype=torch.bool)

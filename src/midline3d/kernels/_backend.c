@@ -47,6 +47,20 @@ static const field step_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(longest_
 static const field projection_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(axes) AT_RIG AT(points) AT(shift)
     AT(pixels) END};
 #undef RECORD
+#define RECORD opticals
+static const field optics_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(own) AT(longest) AT(rotation) AT(points)
+    AT(tangents) AT(stretch) AT(beyond) END};
+#undef RECORD
+#define RECORD appearances
+static const field appearance_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(knots) AT(own) AT(floor) AT(cap) AT(sigma)
+    AT(iota) AT(defocus) AT(stretch) AT(beyond) AT(sharp) AT(body_length) AT(taper) AT(tissue) AT(hats) AT(wide)
+    AT(bright) AT(by_view) END};
+#undef RECORD
+#define RECORD energies
+static const field energy_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(pixels) AT(losses) AT(curvature) AT(stiffness)
+    AT(keeping) AT(length) AT(shift) AT(sigma) AT(iota) AT(defocus) AT(rho) AT(old_length) AT(old_shift) AT(old_sigma)
+    AT(old_iota) AT(old_rho) AT(total) AT(terms) AT(gradient) END};
+#undef RECORD
 #define RECORD systems
 static const field system_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT_RIG AT(gram) AT(slope)
     AT(points) AT(frames) AT(segments) AT(by_view) AT(rho) AT(hessian) AT(gradient) END};
@@ -55,7 +69,8 @@ static const field system_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT_RIG AT
 static const field solution_fields[] = {AT(batch) AT(count) AT(hessian) AT(gradient) AT(damping) AT(step) END};
 #undef RECORD
 
-static const field *const records[] = {curve_fields, step_fields, projection_fields, system_fields, solution_fields};
+static const field *const records[] = {curve_fields, step_fields, projection_fields, optics_fields, appearance_fields,
+    energy_fields, system_fields, solution_fields};
 enum { RECORDS = sizeof records / sizeof *records };
 
 /* The name of a record's field, its place in `offset`; NULL after the last, with the record's size. */

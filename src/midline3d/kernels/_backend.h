@@ -1,5 +1,5 @@
-/* The small sums of a step, for a frame or a batch of them: curves, image points, normal equations and their
-   solution.
+/* The small sums of a step, for a frame or a batch of them: curves, image points, how the body looks,
+   energies, normal equations and their solution.
 
    Hundreds of torch calls on a hundred vertices cost more than the arithmetic in them. Everything here has its meaning
    in plain torch in reference.py, which names the equations;
@@ -64,4 +64,5 @@ static void product_transposed(const double *a, const double *b, double *out) {
 #include "systems.h"
 
 /* In the order of cpu.py. */
-const backend_function FUNCTIONS[] = {integrate_curves, take_steps, project_points, add_systems, solve_systems};
+const backend_function FUNCTIONS[] = {integrate_curves, take_steps, project_points, see_depths, taper_blobs, sum_energies,
+    add_systems, solve_systems};

@@ -1,24 +1,21 @@
-"""The C backend: a call for each sum of a step, where torch needs hundreds (see _backend.h).
-
-What C does not do (optics, appearance, energies: a few products of whole tensors each) is the reference's.
-"""
+"""The C backend: a call for each sum of a step, where torch needs hundreds (see _backend.h)."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, partial
 from pathlib import Path
 
 import torch
 
-from midline3d.appearance import BlobAppearance
+from midline3d.appearance import CAP, LONGEST, BlobAppearance, Optics, Profile, Shape, ViewAppearance, hats
 from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
-from midline3d.kernels.contract import StepLimits, System
+from midline3d.kernels.contract import Energy, Prior, StepLimits, System
 from midline3d.kernels.layout import PLACES, Layout
 from midline3d.kernels.reference import TorchBackend
 from midline3d.native import open_library
@@ -26,11 +23,17 @@ from midline3d.rendering import Products
 from midline3d.shapes import Float, Int, Tensor
 from midline3d.state import Bounds, FrameState
 
+Wanted = list[tuple[Tensor, tuple[int, ...]]]
+"""Tensors and the shapes that they must have."""
 NO_MEMORY, NO_SUCH_VERTEX, NO_SUCH_SIZE = 1, 2, 3
 _FEW = 8
 """Frames under which it does not pay to wake another thread."""
 _STATE = ("points", "frames", "curvature", "length", "shift", "sigma", "iota", "rho", "defocus")
 _LAYOUT = " ".join(f"layout_{name}" for name in ("nodes", "axes", "cameras", *PLACES))
+_TAPER = tuple(item.name for item in fields(Shape))[:-1]
+"""Of a body, in the order of views.h: all but the tissue, which has a number for every knot."""
+_HELD = ("length", "shift", "sigma", "iota", "defocus")
+"""What is held to the frame before, and the defocus, which is held to none, in the order of systems.h; then rho."""
 _RIG = ("focal", "centre", "distortion", "rotation", "translation", "shift_basis")
 
 
@@ -50,6 +53,18 @@ RECORDS = {
         "step basis " + " ".join(_STATE) + " " + " ".join(f"new_{name}" for name in _STATE),
     ),
     "project": _record("batch vertices cameras axes own", "", " ".join(_RIG) + " points shift pixels"),
+    "optics": _record("batch vertices cameras own", "longest", "rotation points tangents stretch beyond"),
+    "appearance": _record(
+        "batch vertices cameras knots own",
+        "floor cap",
+        "sigma iota defocus stretch beyond sharp body_length taper tissue hats wide bright by_view",
+    ),
+    "energy": _record(
+        f"batch vertices {_LAYOUT}",
+        "pixels",
+        "losses curvature stiffness keeping length shift sigma iota defocus rho "
+        "old_length old_shift old_sigma old_iota old_rho total terms gradient",
+    ),
     "pixel_system": _record(
         f"batch vertices {_LAYOUT} own",
         "",
@@ -113,6 +128,49 @@ class CBackend(TorchBackend):
         out = points.new_empty(batch, numbers[0], vertices, 2)
         self._run("project", batch, [batch, vertices, *numbers], [*rig, *places, *aside, out])
         return out
+
+    def optics(
+        self, cameras: Cameras, points: Float[Tensor, "batch vertex 3"], tangents: Float[Tensor, "batch vertex 3"]
+    ) -> Optics:
+        batch, vertices, _ = points.shape
+        (count, _, own), rig = _rig(cameras, batch)
+        places = _fitting([(points, (batch, vertices, 3)), (tangents, (batch, vertices, 3))])
+        made = [points.new_empty(batch, count, vertices) for _ in range(2)]
+        tensors = [rig[_RIG.index("rotation")], *places, *made]
+        self._run("optics", batch, [batch, vertices, count, own], tensors, (LONGEST,))
+        return Optics(*made)
+
+    def appearance(self, profile: Profile, view: ViewAppearance, optics: Optics) -> BlobAppearance:
+        batch, cameras, vertices = optics.stretch.shape
+        own = profile.sharp.ndim == 2
+        bodies = batch if own else 1
+        taper = torch.stack([getattr(profile.shape, name).reshape(-1) for name in _TAPER], 1)
+        matrix = hats(vertices, optics.stretch.dtype, optics.stretch.device)
+        knots = matrix.shape[1]
+        views, blobs = (batch, cameras), (batch, cameras, vertices)
+        wanted: Wanted = [(each, views) for each in (view.sigma, view.iota, view.defocus)]
+        wanted += [(optics.stretch, blobs), (optics.beyond, blobs)]
+        wanted += [(each.view(bodies, -1), (bodies, cameras)) for each in (profile.sharp, profile.length)]
+        wanted += [(taper, (bodies, len(_TAPER))), (profile.shape.tissue.view(bodies, -1), (bodies, knots))]
+        tensors = _fitting([*wanted, (matrix, (vertices, knots))])
+        made = [view.sigma.new_empty(*blobs, *more) for more in ((), (), (2, 3))]
+        sizes = [batch, vertices, cameras, knots, int(own)]
+        self._run("appearance", batch, sizes, [*tensors, *made], (profile.floor, CAP))
+        return BlobAppearance(*made)
+
+    def energy(self, prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"]) -> Energy:
+        layout, batch, vertices = prior.layout, len(state), state.vertices
+        views = (batch, layout.cameras)
+        sizes = {"length": (batch,), "shift": (batch, layout.axes)}
+        wanted: Wanted = [(losses, views), (state.curvature, (batch, vertices, 2))]
+        wanted += [(prior.stiffness, (vertices, vertices + layout.nodes))]
+        wanted += [(prior.keeping, (layout.count - layout.length,))]
+        wanted += [(getattr(state, name), sizes.get(name, views)) for name in (*_HELD, "rho")]
+        wanted += [(getattr(prior.anchor, name), sizes.get(name, views)) for name in (*_HELD[:-1], "rho")]
+        made = [losses.new_empty(shape) for shape in ((batch,), (3, batch), (batch, layout.count))]
+        tensors = [*_fitting(wanted), *made]
+        self._run("energy", batch, [batch, vertices, *_places(layout)], tensors, (prior.pixels,))
+        return Energy(*made)
 
     def pixel_system(
         self,

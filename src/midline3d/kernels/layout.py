@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 PLACES = ("move", "turn", "bend", "length", "shift", "sigma", "iota", "defocus", "rho", "count")
 """Where each block of unknowns begins, and where the last ends, as C (`layouts`) and Triton (`MOVE`, ...) read them."""
@@ -21,43 +22,43 @@ class Layout:
     axes: int
     cameras: int
 
-    @property
+    @cached_property
     def move(self) -> slice:
         return slice(0, 3)
 
-    @property
+    @cached_property
     def turn(self) -> slice:
         return slice(self.move.stop, self.move.stop + 2)
 
-    @property
+    @cached_property
     def bend(self) -> slice:
         """The nodes of m1, then those of m2."""
         return slice(self.turn.stop, self.turn.stop + 2 * self.nodes)
 
-    @property
+    @cached_property
     def length(self) -> int:
         return self.bend.stop
 
-    @property
+    @cached_property
     def shape_count(self) -> int:
         """Unknowns that move vertices: all up to the length."""
         return self.length + 1
 
-    @property
+    @cached_property
     def shift(self) -> slice:
         return slice(self.shape_count, self.shape_count + self.axes)
 
-    @property
+    @cached_property
     def appearance(self) -> slice:
         """log sigma, log iota, defocus, log rho, each for all views."""
         return slice(self.shift.stop, self.shift.stop + 4 * self.cameras)
 
-    @property
+    @cached_property
     def kept(self) -> slice:
         """What is held to the frame before: log length, shifts and appearance."""
         return slice(self.length, self.count)
 
-    @property
+    @cached_property
     def count(self) -> int:
         return self.appearance.stop
 

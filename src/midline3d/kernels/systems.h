@@ -1,4 +1,74 @@
-/* The normal equations of the pixels (normal.pixel_system) and the damped step that solves them (reference.solve). */
+/* The energy and half its gradient beside the pixels' (reference.energy), the normal equations of the pixels
+   (normal.pixel_system) and the damped step that solves them (reference.solve). */
+
+typedef struct {
+    int64_t batch, vertices;
+    layouts layout;
+    double pixels; /* weight of the pixels' losses */
+    const float *losses, *curvature, *stiffness, *keeping;
+    const float *length, *shift, *sigma, *iota, *defocus, *rho;
+    const float *old_length, *old_shift, *old_sigma, *old_iota, *old_rho;
+    float *total, *terms, *gradient;
+} energies;
+
+enum { ITSELF, CHANGE, LOG_CHANGE };
+
+/* The energy of `count` numbers that are held to what they were before, half its gradient from `place` on. */
+static double held(const float *now, const float *before, int64_t count, const float *keeping, int kind, float *gradient) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double value = now[i];
+        const double change = kind == ITSELF ? value : kind == CHANGE ? value - before[i] : log(value / before[i]);
+        gradient[i] = (float)(keeping[i] * change);
+        sum += keeping[i] * change * change;
+    }
+    return sum;
+}
+
+/* sum(K' Q K) of one frame, and K' Q by the nodes, which is half its gradient. `row`: vertices and nodes numbers. */
+static double bent_energy(const energies *s, int64_t b, double *row, float *gradient) {
+    const int64_t vertices = s->vertices, nodes = s->layout.nodes, both = vertices + nodes;
+    double sum = 0;
+    for (int direction = 0; direction < 2; direction++) {
+        memset(row, 0, (size_t)both * sizeof(double));
+        for (int64_t n = 0; n < vertices; n++) {
+            const double bend = s->curvature[2 * (vertices * b + n) + direction];
+            const float *RESTRICT stiffness = s->stiffness + both * n;
+            for (int64_t j = 0; j < both; j++) row[j] += bend * stiffness[j];
+        }
+        for (int64_t n = 0; n < vertices; n++) sum += row[n] * s->curvature[2 * (vertices * b + n) + direction];
+        for (int64_t j = 0; j < nodes; j++) gradient[direction * nodes + j] = (float)row[vertices + j];
+    }
+    return sum;
+}
+
+static int sum_energies(const void *record, int64_t from, int64_t to) {
+    const energies *s = record;
+    const layouts *l = &s->layout;
+    if (!is_curve(s->vertices) || !is_layout(l) || !is_count(s->batch)) return NO_SUCH_SIZE;
+    double *row = malloc((size_t)(s->vertices + l->nodes) * sizeof(double));
+    if (!row) return NO_MEMORY;
+    for (int64_t b = from; b < to; b++) {
+        float *gradient = s->gradient + l->count * b;
+        const int64_t views = l->cameras * b;
+        double pixels = 0, kept;
+        for (int64_t i = 0; i < l->cameras; i++) pixels += s->losses[views + i];
+        pixels *= s->pixels;
+        memset(gradient, 0, (size_t)l->bend * sizeof(float)); /* the place and direction of the middle vertex are free */
+        const double bent = bent_energy(s, b, row, gradient + l->bend);
+        kept = held(s->length + b, s->old_length + b, 1, s->keeping, LOG_CHANGE, gradient + l->length);
+        kept += held(s->shift + l->axes * b, s->old_shift + l->axes * b, l->axes, s->keeping + (l->shift - l->length), CHANGE,
+            gradient + l->shift);
+        kept += held(s->sigma + views, s->old_sigma + views, l->cameras, s->keeping + (l->sigma - l->length), LOG_CHANGE, gradient + l->sigma);
+        kept += held(s->iota + views, s->old_iota + views, l->cameras, s->keeping + (l->iota - l->length), LOG_CHANGE, gradient + l->iota);
+        kept += held(s->defocus + views, NULL, l->cameras, s->keeping + (l->defocus - l->length), ITSELF, gradient + l->defocus);
+        kept += held(s->rho + views, s->old_rho + views, l->cameras, s->keeping + (l->rho - l->length), LOG_CHANGE, gradient + l->rho);
+        s->terms[b] = (float)pixels, s->terms[s->batch + b] = (float)bent, s->terms[2 * s->batch + b] = (float)kept;
+        s->total[b] = (float)(pixels + bent + kept);
+    }
+    free(row);
+    return NO_ERROR;
+}
 
 typedef struct {
     int64_t batch, vertices;

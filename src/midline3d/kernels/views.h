@@ -1,4 +1,5 @@
-/* Cameras: image points (cameras.project) and their derivatives (cameras.projection_jacobian). */
+/* Views: image points (cameras.project), their derivatives (cameras.projection_jacobian), and how the body looks there
+   (appearance). */
 
 typedef struct {
     int64_t own; /* 1: every frame has cameras of its own; 0: all share one rig */
@@ -89,5 +90,94 @@ static int project_points(const void *record, int64_t from, int64_t to) {
                 out[1] = (float)((radial * y + k[2] * (r + 2 * y * y) + 2 * k[3] * x * y) * c.focal[1] + c.centre[1]);
             }
         }
+    return NO_ERROR;
+}
+
+typedef struct {
+    int64_t batch, vertices, cameras, own; /* own: 1 where every frame has cameras of its own */
+    double longest;
+    const float *rotation, *points, *tangents;
+    float *stretch, *beyond;
+} opticals;
+
+/* appearance.optics: light's way through the body, and how much further away each vertex is than the mean of all. */
+static int see_depths(const void *record, int64_t from, int64_t to) {
+    const opticals *s = record;
+    if (!is_count(s->vertices) || !is_count(s->cameras)) return NO_SUCH_SIZE;
+    for (int64_t b = from; b < to; b++)
+        for (int64_t view = 0; view < s->cameras; view++) {
+            const float *sight = s->rotation + 9 * ((s->own ? b * s->cameras : 0) + view) + 6;
+            float *stretch = s->stretch + (b * s->cameras + view) * s->vertices;
+            float *beyond = s->beyond + (b * s->cameras + view) * s->vertices;
+            double mean = 0;
+            for (int64_t n = 0; n < s->vertices; n++) {
+                const float *p = s->points + 3 * (s->vertices * b + n);
+                mean += (double)sight[0] * p[0] + (double)sight[1] * p[1] + (double)sight[2] * p[2];
+            }
+            mean /= (double)s->vertices;
+            for (int64_t n = 0; n < s->vertices; n++) {
+                const float *p = s->points + 3 * (s->vertices * b + n), *t = s->tangents + 3 * (s->vertices * b + n);
+                const double along = (double)sight[0] * t[0] + (double)sight[1] * t[1] + (double)sight[2] * t[2];
+                const double across = 1 - along * along;
+                const double sine = sqrt(across < 0 ? 0 : across);
+                stretch[n] = (float)(1 / (sine < 1 / s->longest ? 1 / s->longest : sine));
+                beyond[n] = (float)((double)sight[0] * p[0] + (double)sight[1] * p[1] + (double)sight[2] * p[2] - mean);
+            }
+        }
+    return NO_ERROR;
+}
+
+enum { HEAD_SHARE, HEAD_BLUNTNESS, TAIL_SHARE, TAIL_BLUNTNESS, HEAD_OPACITY, TAIL_OPACITY, DEPTH, TAPER_NUMBERS };
+
+typedef struct {
+    int64_t batch, vertices, cameras, knots, own; /* own: 1 where every frame has a body of its own */
+    double floor, cap;
+    const float *sigma, *iota, *defocus, *stretch, *beyond, *sharp, *body_length, *taper, *tissue, *hats;
+    float *wide, *bright, *by_view;
+} appearances;
+
+/* The logarithm of appearance._end. */
+static double log_width(double place, double share, double bluntness) {
+    const double inward = 1 - within(place / share, 0, 1), inside = 1 - inward * inward;
+    return bluntness * log(inside < 1e-4 ? 1e-4 : inside);
+}
+
+/* appearance.Profile.apply in one view. */
+static void taper_view(const appearances *s, int64_t b, int64_t view) {
+    const int64_t body = s->own ? b : 0, at = b * s->cameras + view, vertices = s->vertices;
+    const float *number = s->taper + TAPER_NUMBERS * body, *tissue = s->tissue + s->knots * body;
+    const float *stretch = s->stretch + at * vertices, *beyond = s->beyond + at * vertices;
+    const double wide = s->sigma[at], bright = s->iota[at], defocus = s->defocus[at], floor = s->floor;
+    const double sharp = s->sharp[s->cameras * body + view], thin = sharp < wide ? sharp : wide;
+    const double squared = wide * wide - thin * thin, least = floor * floor;
+    const double middle = sqrt(squared < least ? least : squared), whole = sqrt(thin * thin + middle * middle);
+    const double lost = s->cap / s->body_length[s->cameras * body + view];
+    const double first = middle + defocus * beyond[0], last = middle + defocus * beyond[vertices - 1];
+    const double head_off = lost * (first < floor ? floor : first), tail_off = lost * (last < floor ? floor : last);
+    for (int64_t n = 0; n < vertices; n++) {
+        const double place = (double)n / (double)(vertices - 1), aside = middle + defocus * beyond[n];
+        const double blur = aside < floor ? floor : aside;
+        const double head = log_width(place - head_off, number[HEAD_SHARE], number[HEAD_BLUNTNESS]);
+        const double tail = log_width(1 - place - tail_off, number[TAIL_SHARE], number[TAIL_BLUNTNESS]);
+        double dense = 0;
+        for (int64_t k = 0; k < s->knots; k++) dense += (double)s->hats[s->knots * n + k] * tissue[k];
+        const double width = exp(head + tail), spread = sqrt(thin * thin * width * width + blur * blur);
+        const double opacity = head * number[HEAD_OPACITY] + tail * number[TAIL_OPACITY] + dense;
+        const double light = exp(opacity + head + tail + number[DEPTH] * log(stretch[n]));
+        const double faded = bright * light * whole / spread, by_blur = blur > floor ? blur / spread : 0;
+        const double by_sigma = wide > thin ? by_blur * wide * wide / middle : spread, by_focus = by_blur * beyond[n];
+        float *out = s->by_view + 6 * (at * vertices + n);
+        s->wide[at * vertices + n] = (float)spread, s->bright[at * vertices + n] = (float)faded;
+        out[0] = (float)by_sigma, out[1] = 0, out[2] = (float)by_focus;
+        out[3] = (float)(faded * (1 - by_sigma / spread)), out[4] = (float)faded;
+        out[5] = (float)(-faded * by_focus / spread);
+    }
+}
+
+static int taper_blobs(const void *record, int64_t from, int64_t to) {
+    const appearances *s = record;
+    if (!is_curve(s->vertices) || !is_count(s->cameras) || !is_count(s->knots)) return NO_SUCH_SIZE;
+    for (int64_t b = from; b < to; b++)
+        for (int64_t view = 0; view < s->cameras; view++) taper_view(s, b, view);
     return NO_ERROR;
 }

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from midline3d.cameras import project
-from midline3d.fitting.second_order import Fit, Problem, evaluate, fit
+from midline3d.fitting.second_order import Evaluation, Fit, Problem, evaluate, fit
 from midline3d.fitting.start import search
 from midline3d.kernels import select_backend
 from midline3d.shapes import Float, Tensor
@@ -137,7 +137,8 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     if clip.settings.tracking.fitter == "adam":
         found = descended(clip, frame, anchor)
         return judged(found, drawn_by_paper(clip, [frame], found.state))
-    found = fit(problem, _best(problem, starts), clip.settings.second_order.iterations)
+    best_start = _best(problem, starts)
+    found = fit(problem, best_start.state, clip.settings.second_order.iterations, best_start)
     if not clip.settings.tracking.recovery:
         return judged(found)
     if not settled(found, clip):
@@ -255,10 +256,11 @@ def _travelled(state: FrameState, starts: FrameState) -> float:
     return float(distances.amin())
 
 
-def _best(problem: Problem, starts: FrameState) -> FrameState:
-    """The start with the least energy."""
-    energies = [float(evaluate(problem, starts[[index]]).energy) for index in range(len(starts))]
-    return starts[[int(np.nanargmin(energies))]] if np.isfinite(energies).any() else starts[[0]]
+def _best(problem: Problem, starts: FrameState) -> Evaluation:
+    """The start with the least energy, held against the images."""
+    tried = [evaluate(problem, starts[[index]]) for index in range(len(starts))]
+    energies = np.array([float(each.energy) for each in tried])
+    return tried[int(np.nan_to_num(energies, nan=np.inf).argmin())]
 
 
 def _projection(clip: Clip, frame: int, state: FrameState) -> Float[Tensor, "camera vertex 2"]:
