@@ -55,7 +55,7 @@ def _panel(axes: Axes, limits: Limits, nuisance: str) -> None:
     ):
         values = [_share(one, key) for one in levels]
         shares.bar([x + shift for x in at], values, width=0.32, color=colour, zorder=0)
-        axes.bar([], [], color=colour, label=label)
+        axes.plot([], [], "s", color=colour, label=label)
     shares.set(ylim=(0, 100), ylabel="frames, %")
     axes.set_zorder(shares.get_zorder() + 1)
     axes.patch.set_visible(False)
@@ -85,7 +85,7 @@ def draw_failure(row: Row, ladder: Ladder, shot: Shot, breaks: bool, path: Path)
     from matplotlib.figure import Figure
 
     views = len(shot.pictures)
-    figure = Figure(figsize=(2.6 * views, 6.4), layout="constrained")
+    figure = Figure(figsize=(2.6 * views, 6.0), layout="constrained")
     panels = figure.subplots(2, views, squeeze=False)
     for view in range(views):
         low, high = np.percentile(shot.pictures[view], (0.5, 99.5))
@@ -95,7 +95,8 @@ def draw_failure(row: Row, ladder: Ladder, shot: Shot, breaks: bool, path: Path)
         size = shot.pictures.shape[-1] - 0.5
         below = panels[1, view]
         below.plot(*shot.true[view].T, color=TRUE, linewidth=1.6, label="truth")
-        below.plot(*shot.seen[view].T, color=FOUND, linewidth=1.2, label="found")
+        found = np.isfinite(shot.seen[view]).any()
+        below.plot(*shot.seen[view].T, color=FOUND, linewidth=1.2, label="found" if found else None)
         below.plot(*shot.seen[view, 0], "o", color=FOUND, markersize=4)
         below.set(xlim=(-0.5, size), ylim=(size, -0.5))
     panels[1, 0].legend(loc="lower left", fontsize="x-small", framealpha=0.6)

@@ -72,7 +72,7 @@ class Standing:
 
     def tables(self) -> list[Table]:
         """One for every condition, for people."""
-        columns = ("method", "midline px", "90 %", "worst", "ends px", "right", "lost", "frames", "s / frame", "failed")
+        columns = ("method", "midline", "90 %", "worst", "ends", "right", "lost", "frames", "s/frame")
         figures, tables = self.figures(), []
         for condition in self.conditions:
             rows = []
@@ -81,13 +81,13 @@ class Standing:
                     names = ("midline_px", "midline_p90_px", "midline_worst_px", "ends_px")
                     right = "-" if one["right_percent"] is None else f"{one['right_percent']:.0f} %"
                     counts = (right, str(one["lost"]), str(one["frames"]), _text(one["seconds_per_frame"]))
-                    rows.append((one["method"], *(_text(one[name]) for name in names), *counts, str(one["failed"])))
+                    rows.append((one["method"], *(_text(one[name]) for name in names), *counts))
             caption = "\n".join(
                 f"{one.recording}, {one.method}: {one.row['reason']}"
                 for one in self.entries
                 if one.condition == condition and one.row["reason"] is not None
             )
-            tables.append(table_of(condition, columns, rows, caption))
+            tables.append(table_of(f"{condition}: errors in px", columns, rows, caption))
         return tables
 
 
