@@ -61,6 +61,8 @@ class Rig:
     """Rms, px: pose, focal length, principal point and distortion."""
     vibration: float
     """Standard deviation, px."""
+    warp: float = 1.0
+    """How much of the calibration's error lies in the distortion, against pose, focal length and principal point."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def make_varied_scene(plan: Plan) -> VariedScene:
         vibration = drawn.rig.vibration * _vibration(plan.frames, rng)
         chip = _chip(drawn, plan.size, rng)
         views.append(VariedView(camera, defocus, veil, chip, layers, vibration, drift, dropped[:, index]))
-    wrong = miscalibrate(rig, drawn.rig.calibration_error, seeds[5], warp=1.0)
+    wrong = miscalibrate(rig, drawn.rig.calibration_error, seeds[5], drawn.rig.warp)
     noise = tuple(int(number) for number in seeds[3].integers(2**62, size=plan.frames))
     fps = float(np.clip(np.rint(passage.tempo), 2, 200))
     return VariedScene(plan, drawn, body, solid, passage, tuple(views), wrong, noise, fps)
