@@ -104,13 +104,13 @@ def _row(name: str, plan: Plan, figures: dict[str, Any]) -> Row:
 
 def _draw_failure(limits: Limits, nuisance: str, out: Path) -> None:
     """The worst frame at the level at which it breaks, or at the hardest; nothing where no recording kept a frame."""
-    level = limits.breaks_at(nuisance)
-    hardest = limits.levels(nuisance)[-1:]
-    shots = []
-    for row in limits.rows:
-        file = out / "worst" / f"{row.name}.npz"
-        if row.nuisance == nuisance and row.level == (level if level is not None else next(iter(hardest), None)):
-            shots += [(row, Shot.load(file))] if file.exists() else []
+    levels, breaks = limits.levels(nuisance), limits.breaks_at(nuisance)
+    if not levels:
+        return
+    shown = levels[-1]["level"] if breaks is None else breaks
+    there = [row for row in limits.rows if (row.nuisance, row.level) == (nuisance, shown)]
+    files = [(row, out / "worst" / f"{row.name}.npz") for row in there]
+    shots = [(row, Shot.load(file)) for row, file in files if file.exists()]
     if shots:
         row, shot = max(shots, key=lambda pair: pair[1].badness)
-        draw_failure(row, limits.ladders[nuisance], shot, level is not None, out / f"{nuisance}.png")
+        draw_failure(row, limits.ladders[nuisance], shot, breaks is not None, out / f"{nuisance}.png")

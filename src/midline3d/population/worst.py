@@ -60,9 +60,8 @@ class Shot:
         """What `save` wrote."""
         with np.load(path) as kept:
             (status, reason), (frame, midline, ends) = kept["words"].tolist(), kept["figures"].tolist()
-            return Shot(
-                int(frame), status, reason, midline, ends, kept["pictures"], kept["seen"], kept["true"]
-            )  # fmt: skip
+            arrays = (kept[name] for name in ("pictures", "seen", "true"))
+            return Shot(int(frame), status, reason, midline, ends, *arrays)
 
 
 def keep_worst(path: Path, recording: Path, found: tuple[Path, Frames] | None, reason: str = "") -> None:
