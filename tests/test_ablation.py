@@ -8,6 +8,7 @@ import pytest
 from midline3d import InputError, Plan, simulate
 from midline3d.ablation import VARIANTS, Ablation, Variant, ablate
 from midline3d.ablation.run import _averages
+from midline3d.settings import load_settings
 from midline3d.store import open_result
 
 QUICK = {"start": {"pairs": 1, "apart": 2, "starts": 5, "kept": 2, "polish": 1}, "body": {"iterations": 6}}
@@ -52,11 +53,19 @@ def test_a_tiny_ablation_goes_on_and_knows_its_recording(tmp_path: Path) -> None
     held, result = _averages(tmp_path / "out" / "default")["adam"], open_result(tmp_path / "out" / "default")
     assert held["held_sigma"] == pytest.approx(result.sigma.mean("time").values, rel=1e-4)
     assert json.loads((tmp_path / "out" / "summary.json").read_text())[0]["variant"] == "default"
+    # One that takes the whole run's averages waits for it, and takes them.
+    held_too = Variant("held", "default", "fitted look", QUICK, averaged=True)
+    both = ablate(recording, tmp_path / "both", (held_too, TINY[0]), frames=(0, 1), jobs=2).figures()
+    assert [row["reason"] for row in both] == [None, None] and both[0]["frames"] == 1
+    kept = load_settings(tmp_path / "both" / "held.toml").adam.held_sigma
+    assert kept == pytest.approx(open_result(tmp_path / "both" / "default").sigma.mean("time").values, rel=1e-4)
     written = (tmp_path / "out" / "default.json").stat().st_mtime_ns
     again = ablate(recording, tmp_path / "out", TINY[:1], frames=(0, 2))
     assert again.figures() == found.figures() and (tmp_path / "out" / "default.json").stat().st_mtime_ns == written
     with pytest.raises(InputError, match="frames"):
         ablate(recording, tmp_path / "out", TINY[:1], frames=(0, 3))
+    cut = ablate(recording, tmp_path / "cut", TINY[:1], frames=(0, 2), jobs=1, within=0.3).figures()
+    assert cut[0]["reason"] == "not run" and cut[0]["ratio"] is None, "stopped early, it says what is missing"
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "thesis.txt").write_text("")
     with pytest.raises(InputError, match="no ablation"):

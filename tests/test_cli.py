@@ -249,6 +249,23 @@ def test_a_fault_of_our_own_is_one_line(
         main()
 
 
+def test_limits_and_rivals_refuse_in_one_sentence(
+    clean: Path, tmp_path: Path, refused: Callable[..., str], midline3d: Command
+) -> None:
+    assert "'fog'" in refused("limits", tmp_path / "a", "--only", "fog")
+    assert "level of blur is 99" in refused(
+        "simulate", tmp_path / "b", "--preset", "varied", "--nuisance", "blur", "--level", 99
+    )
+    assert "'magic'" in refused("rivals", clean, "-o", tmp_path / "c", "--methods", "magic")
+    assert "write both ends" in refused("rivals", clean, "-o", tmp_path / "c", "--frames", "3:")
+    (tmp_path / "empty").mkdir()
+    assert "recording.toml" in refused("rivals", tmp_path / "empty", "-o", tmp_path / "c")
+    assert not (tmp_path / "c").exists(), "nothing is written before the input is found good"
+    run = midline3d("limits", tmp_path / "d", "--only", "cameras", "--within", 1, "--frames", 2, "--jobs", 1, "--json")
+    found = json.loads(run.out)
+    assert run.status == 0 and found["asked"] == 9 and found["recordings"] == 0
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_interrupted(clean: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "midline3d", "reconstruct", str(clean), "-o", str(tmp_path / "out")]

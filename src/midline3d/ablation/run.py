@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
+import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,7 +17,7 @@ from midline3d.ablation.task import Task
 from midline3d.ablation.variants import VARIANTS, Tables, Variant
 from midline3d.errors import InputError
 from midline3d.files import write_whole
-from midline3d.population.processes import run_alone
+from midline3d.population.processes import LOOKING, run_all, run_alone
 from midline3d.recording import load_recording, preflight, prepare
 from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import Settings, dump_settings
@@ -30,9 +30,12 @@ LIMIT = 24 * 3600.0
 
 def ablate(
     recording: Path, out: Path, variants: Sequence[Variant] = VARIANTS, frames: tuple[int, int] | None = None,
-    jobs: int | None = None, seed: int = 0, progress: Progress | None = None,
+    jobs: int | None = None, seed: int = 0, progress: Progress | None = None, within: float = math.inf,
 ) -> Ablation:  # fmt: skip
-    """Runs what is missing of all variants into OUT/NAME, and sums them up: table.csv, summary.json."""
+    """Runs what is missing of all variants into OUT/NAME, and sums them up: table.csv, summary.json.
+
+    After `within` seconds no more is run, and what is there is summed up.
+    """
     recording, out, tell = Path(recording), Path(out), progress or (lambda *_: None)
     for variant in variants:
         variant.settings()  # a setting that there is not is said before hours are spent
@@ -44,21 +47,12 @@ def ablate(
         found, Settings().locating, out / "crops", lambda done, total: tell("locating the worm", done, total), asked
     )
     tell("variants", 0, len(variants))
-    done, stop = 0, Event()
-    # Those that take averages of a whole run wait for it.
-    for group in ([v for v in variants if not v.averaged], [v for v in variants if v.averaged]):
-        with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-            waiting = [pool.submit(_row, variant, recording, out, frames, seed, stop) for variant in group]
-            try:
-                for one in as_completed(waiting):
-                    one.result()
-                    done += 1
-                    tell("variants", done, len(variants))
-            except BaseException:
-                stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
-    rows = {variant.name: json.loads((out / f"{variant.name}.json").read_text("utf-8")) for variant in variants}
+    done = {variant.name: Event() for variant in variants}
+    # Those that take averages of a whole run wait for it; they come last, so that none waits for one behind it.
+    ordered = sorted(variants, key=lambda variant: variant.averaged)
+    works = [partial(_row, variant, recording, out, frames, seed, done) for variant in ordered]
+    run_all(works, jobs, lambda count: tell("variants", count, len(variants)), within)
+    rows = {variant.name: _read(out / f"{variant.name}.json") for variant in variants}
     ablation = Ablation(tuple(variants), rows)
     write_whole(out / "summary.json", json.dumps(ablation.figures(), indent=1).encode())
     ablation.write(out)
@@ -80,11 +74,28 @@ def _claim(out: Path, recording: Path, frames: tuple[int, int] | None, seed: int
         write_whole(file, json.dumps(wish).encode())
 
 
-def _row(variant: Variant, recording: Path, out: Path, frames: tuple[int, int] | None, seed: int, stop: Event) -> None:
-    """Runs one variant where its row is not there; a variant that fails is a row with its reason."""
-    row = out / f"{variant.name}.json"
-    if row.exists() or stop.is_set():
-        return
+def _read(row: Path) -> dict[str, Any]:
+    """A variant's row; one that says so where it was not run."""
+    return json.loads(row.read_text("utf-8")) if row.exists() else {"reason": "not run"}
+
+
+def _row(
+    variant: Variant, recording: Path, out: Path, frames: tuple[int, int] | None, seed: int, done: dict[str, Event],
+    stop: Event,
+) -> None:  # fmt: skip
+    """Runs one variant where its row is not there, and says that it is done."""
+    try:
+        if variant.averaged and variant.reference in done:
+            while not done[variant.reference].wait(LOOKING) and not stop.is_set():
+                pass
+        if not (out / f"{variant.name}.json").exists() and not stop.is_set():
+            _run(variant, recording, out, frames, seed, stop)
+    finally:
+        done[variant.name].set()
+
+
+def _run(variant: Variant, recording: Path, out: Path, frames: tuple[int, int] | None, seed: int, stop: Event) -> None:
+    """Runs one variant; one that fails is a row with its reason."""
     more = _averages(out / variant.reference) if variant.averaged else None
     settings = out / f"{variant.name}.toml"
     write_whole(settings, dump_settings(variant.settings(more)).encode())
@@ -93,7 +104,7 @@ def _row(variant: Variant, recording: Path, out: Path, frames: tuple[int, int] |
     if stop.is_set():
         return
     made = (task.out / "row.json").read_bytes() if reason is None else json.dumps({"reason": reason}).encode()
-    write_whole(row, made)
+    write_whole(out / f"{variant.name}.json", made)
 
 
 def _averages(whole: Path) -> Tables:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "annotate": view.annotate,
     "baseline": rivals.baseline,
     "compare": rivals.compare,
+    "rivals": rivals.rivals,
     "ablate": rivals.ablate,
     "report": products.report,
     "picture": products.picture,
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": products.export,
     "bench": measures.bench,
     "benchmark": measures.benchmark,
+    "limits": measures.limits,
     "doctor": measures.doctor,
 }
 """By the name that users type, in the order in which help lists them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Device, Json, SettingsFile, Where, chosen_device
+from midline3d.cli.options import Device, Jobs, Json, Seed, SettingsFile, Where, Within, chosen_device
 from midline3d.cli.terminal import print_json, say_places, working
 
 
@@ -46,7 +47,7 @@ def bench(
 def benchmark(
     out: Annotated[Path, typer.Argument(help="Folder for rows, table and figure; a benchmark begun there goes on.")],
     recordings: Annotated[int, typer.Option(help="How many; 19 are one of every family.", min=1)] = 38,
-    jobs: Annotated[int | None, typer.Option(help="How many at once; else as many as there are cores.", min=1)] = None,
+    jobs: Jobs = None,
     half: Annotated[Half, typer.Option(help="tune: even seeds; judge: odd ones.")] = Half.all,
     frames: Annotated[int, typer.Option(help="Of each recording.")] = 40,
     family: Annotated[str | None, typer.Option(help="Only this one: fibre, veil, larva, ...")] = None,
@@ -70,6 +71,41 @@ def benchmark(
     for table in summary.tables():
         console.print(table)
     say_places(console, {"the figure": out / "benchmark.png", "all of it": out / "summary.json"})
+
+
+def limits(
+    out: Annotated[Path, typer.Argument(help="Folder for rows, table and figures; a course begun there goes on.")],
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Nuisances, with commas: blur, overlap, motion, calibration, ..."),
+    ] = None,
+    animals: Annotated[int, typer.Option(help="At every level; the same ones at all.", min=1)] = 3,
+    frames: Annotated[int, typer.Option(help="Of each recording.")] = 25,
+    jobs: Jobs = None,
+    limit: Annotated[float, typer.Option(help="Seconds that one recording may take.")] = 600.0,
+    within: Within = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep recordings and results, in OUT/work.")] = False,
+    settings: SettingsFile = None,
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Where the method breaks: simulated recordings in which one nuisance grows while all else is easy."""
+    from midline3d.limits import Course, find_limits
+    from midline3d.settings import load_settings
+    from midline3d.synth import LADDERS
+
+    names = tuple(LADDERS) if only is None else tuple(name.strip() for name in only.split(",") if name.strip())
+    course = Course(names, animals, frames, first_seed=seed, limit=limit, settings=load_settings(settings))
+    with working("the same command continues where this one stopped") as tick:
+        found = find_limits(out, course, jobs, within or math.inf, keep, tick)
+    if as_json:
+        print_json(found.as_dict())
+        return
+    console = Console()
+    console.print(found.table())
+    say_places(
+        console, {"the figure": out / "limits.png", "the table": out / "limits.csv", "all of it": out / "summary.json"}
+    )
 
 
 def doctor(as_json: Json = False) -> None:

@@ -29,6 +29,11 @@ SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", metavar="FILE", help="A TOML file of settings, or `paper`: the method as published."),
 ]
+Jobs = Annotated[int | None, typer.Option(help="How many at once; else as many as there are cores.", min=1)]
+Within = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Stop after so long, with what is there; the same command goes on.", min=1),
+]
 DRAWN = (".png", ".jpg", ".pdf", ".svg")
 """Names of pictures that can be drawn."""
 Json = Annotated[bool, typer.Option("--json", help="JSON alone on standard output, for machines.")]

@@ -30,6 +30,10 @@ def simulate(
     family: Annotated[
         str | None, typer.Option(help="Of the preset varied: fibre, veil, larva, ...; else the seed's turn.")
     ] = None,
+    nuisance: Annotated[
+        str | None, typer.Option(help="Of the preset varied: all easy but for blur, overlap, motion, ... at --level.")
+    ] = None,
+    level: Annotated[float | None, typer.Option(help="Of the nuisance, in its own unit.")] = None,
     frames: Annotated[int, typer.Option(help="How many.")] = 40,
     size: Annotated[int, typer.Option(help="Width and height of the pictures, px.")] = 512,
     px_per_mm: Annotated[float, typer.Option(help="Magnification; varied draws its own.")] = 130.0,
@@ -41,7 +45,7 @@ def simulate(
     from midline3d.synth import Plan
     from midline3d.synth import simulate as draw
 
-    plan = Plan(preset, frames, size, px_per_mm, cameras, seed, source.value, family)
+    plan = Plan(preset, frames, size, px_per_mm, cameras, seed, source.value, family, nuisance, level)
     plan.check()
     with working("give the same command again") as tick:
         draw(out, plan, lambda done, total: tick("simulating", done, total))

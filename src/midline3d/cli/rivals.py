@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Json, Seed, drawable, frame_range
+from midline3d.cli.options import Jobs, Json, Seed, Within, drawable, frame_ends, frame_range
 from midline3d.cli.terminal import print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -102,7 +103,8 @@ def ablate(
         str | None, typer.Option(metavar="NAMES", help="Variants to run, with commas; 'paper' and 'default' are whole.")
     ] = None,
     frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="How many at once; else as many as there are cores.", min=1)] = None,
+    jobs: Jobs = None,
+    within: Within = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -120,10 +122,50 @@ def ablate(
         chosen = tuple(variant for variant in VARIANTS if variant.name in wanted)
     asked = None if frames is None else frame_range(frames, recording, False)
     with working("the same command continues where this one stopped") as tick:
-        found = run(recording, out, chosen, asked, jobs, seed, tick)
+        found = run(recording, out, chosen, asked, jobs, seed, tick, within or math.inf)
     if as_json:
         print_json({"variants": found.figures()})
         return
     console = Console()
     console.print(found.table())
+    say_places(console, {"the table": out / "table.csv", "all of it": out / "summary.json"})
+
+
+def rivals(
+    recordings: Annotated[
+        list[Path],
+        typer.Argument(help="Folders with recording.toml and truth.nc, or with NAME.truth.npz beside them; those of "
+                            "one condition are named alike but for a number."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for all runs and the table; one begun goes on.")],
+    methods: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="With commas: midline3d, paper, kwon, reconst, wt3d, paths.")
+    ] = None,
+    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1 of each.")] = None,
+    jobs: Jobs = None,
+    limit: Annotated[float, typer.Option(help="Seconds that one method may take for a recording.")] = 3600.0,
+    within: Within = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the results, in OUT/work.")] = False,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Our method, the paper's and its rivals' over recordings whose truth is known: one table for every condition."""
+    from midline3d.rivals import METHODS, Contest, hold_contest
+
+    chosen = METHODS if methods is None else tuple(name.strip() for name in methods.split(",") if name.strip())
+    asked = None
+    if frames is not None:
+        first, end = frame_ends(frames)
+        if end is None:
+            raise InputError(f"--frames is '{frames}'; recordings differ in length, so write both ends, such as 0:40")
+        asked = first, end
+    contest = Contest(tuple(recordings), chosen, asked, limit, seed)
+    with working("the same command continues where this one stopped") as tick:
+        standing = hold_contest(out, contest, jobs, within or math.inf, keep, tick)
+    if as_json:
+        print_json(standing.as_dict())
+        return
+    console = Console()
+    for table in standing.tables():
+        console.print(table)
     say_places(console, {"the table": out / "table.csv", "all of it": out / "summary.json"})

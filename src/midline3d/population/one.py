@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from midline3d.errors import InputError
+from midline3d.synth import Plan
 
 
 @dataclass(frozen=True)
@@ -25,41 +26,54 @@ class Task:
     folder: Path
     """Of this recording: `recording`, `result` and `row.json` go there."""
     settings: Path
-    seed: int
-    frames: int
-    size: int
-    family: str | None
+    plan: Plan
+    """What to draw."""
+    worst: Path | None = None
+    """Where the worst frame goes as it was seen, with both midlines."""
 
     def command(self) -> list[str]:
         """How to run it."""
-        facts = asdict(self) | {"folder": str(self.folder), "settings": str(self.settings)}
+        facts = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
         return [sys.executable, "-m", "midline3d.population.one", json.dumps(facts)]
 
     @staticmethod
     def read(text: str) -> Task:
         facts = json.loads(text)
-        return Task(**facts | {"folder": Path(facts["folder"]), "settings": Path(facts["settings"])})
+        worst = None if facts["worst"] is None else Path(facts["worst"])
+        return Task(facts["step"], Path(facts["folder"]), Path(facts["settings"]), Plan(**facts["plan"]), worst)
 
 
 def perform(task: Task) -> None:
     """Draws the recording, or reconstructs it and writes its row."""
-    recording, result = task.folder / "recording", task.folder / "result"
-    if task.step == "draw":
-        from midline3d.synth import VARIED, Plan, simulate
+    recording = task.folder / "recording"
+    if task.step == "reconstruct":
+        return _reconstruct(task, recording)
+    from midline3d.synth import simulate
 
-        if not (recording / "recording.toml").exists():  # which is written last
-            plan = Plan(VARIED, frames=task.frames, size=task.size, seed=task.seed, family=task.family)
-            simulate(recording, plan)
-        return
+    if not (recording / "recording.toml").exists():  # which is written last
+        simulate(recording, task.plan)
+    return None
+
+
+def _reconstruct(task: Task, recording: Path) -> None:
     from midline3d.population.score import score
+    from midline3d.population.worst import keep_worst
     from midline3d.settings import load_settings
     from midline3d.tracking.reconstruct import Job, reconstruct
 
+    result = task.folder / "result"
     began = time.monotonic()
-    reconstruct(Job(recording, result, load_settings(task.settings)), lambda *_: None)
+    try:
+        reconstruct(Job(recording, result, load_settings(task.settings)), lambda *_: None)
+    except Exception as fault:
+        if task.worst is not None:
+            keep_worst(task.worst, recording, None, str(fault))
+        raise
     seconds = time.monotonic() - began
-    figures = score(result, recording / "truth.nc").summary()
-    row = drawn(recording, task.seed) | figures | {"seconds": seconds, "reason": None}
+    frames = score(result, recording / "truth.nc")
+    if task.worst is not None:
+        keep_worst(task.worst, recording, (result, frames))
+    row = drawn(recording, task.plan.seed) | frames.summary() | {"seconds": seconds, "reason": None}
     (task.folder / "row.json").write_text(json.dumps(row), encoding="utf-8")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 
 LOOKING = 0.2
@@ -29,3 +32,26 @@ def run_alone(command: list[str], limit: float, stop: Event) -> str | None:
         return None
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return lines[-1] if lines else f"ended with status {process.returncode}"
+
+
+def run_all(
+    works: Sequence[Callable[[Event], None]], jobs: int | None, tell: Callable[[int], None], within: float = math.inf
+) -> None:
+    """Does all works, `jobs` at once (None: one for each core), in their order; `tell` hears how many are done.
+
+    After `within` seconds, and where one raises, the others are told to stop by their event: what they leave then is
+    nothing, and the same call does what is missing.
+    """
+    stop, ends, done = Event(), time.monotonic() + within, 0
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        waiting = {pool.submit(work, stop) for work in works}
+        try:
+            while waiting and time.monotonic() < ends:
+                finished, waiting = wait(waiting, LOOKING, "FIRST_COMPLETED")
+                for one in finished:
+                    one.result()
+                    done += 1
+                    tell(done)
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)

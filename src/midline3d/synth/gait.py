@@ -22,6 +22,8 @@ SUBSTEPS = 4
 """Steps of the motion per video frame."""
 TIGHTEST = 2 * np.pi * 2.2
 """Largest curvature, per body length: 2.2 full circles."""
+CIRCLES = (1.35, 1.9)
+"""Full circles that a coil makes of a body's length, from and to."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Habit:
     """Bending out of the plane of the wave, as a share of the wave's."""
     lift: float = 1.0
     """How far the turns of a coil are lifted off each other: 0 is a coil in a plane."""
+    circles: tuple[float, float] = CIRCLES
+    """Full circles that a coil makes of a body's length, from and to."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,7 @@ def _stretches(habit: Habit, reach: float, rng: np.random.Generator) -> tuple[St
     while (habit.coils or habit.turns) and x < reach:
         sign, angle = rng.choice([-1.0, 1.0]), rng.uniform(0, 2 * np.pi)
         if habit.coils and (not habit.turns or rng.random() < 0.7):
-            size, circles = rng.uniform(0.8, 1.2), rng.uniform(1.35, 1.9)
+            size, circles = rng.uniform(0.8, 1.2), rng.uniform(*habit.circles)
             found.append(Stretch(x, x + size, 2 * np.pi * circles, habit.lift * sign * rng.uniform(2.0, 3.5), angle))
         else:
             size = rng.uniform(0.45, 0.6)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from midline3d.synth.body import Body
+from midline3d.synth.gait import CIRCLES
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Motion:
     """Views that it leaves for some frames."""
     gone: float
     """Share of the frames for which it is gone."""
+    circles: tuple[float, float] = CIRCLES
+    """Full circles that a coil makes of a body's length, from and to."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Rig:
     """Rms, px: pose, focal length, principal point and distortion."""
     vibration: float
     """Standard deviation, px."""
+    warp: float = 1.0
+    """How much of the calibration's error lies in the distortion, against pose, focal length and principal point."""
 
 
 @dataclass(frozen=True)

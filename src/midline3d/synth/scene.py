@@ -15,6 +15,7 @@ from midline3d.synth.body import Body, Solid, fill
 from midline3d.synth.dirt import Thing, scatter, shifted, still_picture
 from midline3d.synth.families import FAMILIES
 from midline3d.synth.gait import clearance, swim, swimmer
+from midline3d.synth.levels import LADDERS
 from midline3d.synth.optics import Lens, Sensor, uneven_light, worm_density
 from midline3d.synth.presets import PRESETS, Preset
 from midline3d.synth.rig import MOST_CAMERAS, Camera, make_rig, miscalibrate
@@ -48,6 +49,9 @@ class Plan:
     """How each camera's pictures are kept: a lossless video, a stack, or a folder of pictures."""
     family: str | None = None
     """Of a varied recording; as it is, the one that is this seed's turn."""
+    nuisance: str | None = None
+    """Of a varied recording that is easy but for this one (`synth.levels`), at `level`."""
+    level: float | None = None
 
     def check(self) -> None:
         """Says in one sentence what cannot be simulated."""
@@ -58,6 +62,7 @@ class Plan:
                 f"family is '{self.family}' and preset '{self.preset}'; families are those of the preset {VARIED}: "
                 + ", ".join(FAMILIES)
             )
+        self._check_level()
         if self.source not in ("avi", "npy", "png"):
             raise InputError(f"source is '{self.source}'; choose avi, npy or png")
         if not 2 <= self.cameras <= MOST_CAMERAS:
@@ -73,6 +78,21 @@ class Plan:
                 f"size is {self.size} px at {self.px_per_mm:g} px/mm, less than two worms' lengths; "
                 "give a larger size or a lower px_per_mm"
             )
+
+    def _check_level(self) -> None:
+        if self.nuisance is None and self.level is None:
+            return
+        if self.nuisance not in LADDERS or self.level is None:
+            told = "none" if self.level is None else f"{self.level:g}"
+            raise InputError(
+                f"nuisance is '{self.nuisance}' and level {told}; give both, the nuisance one of {', '.join(LADDERS)}"
+            )
+        if self.preset != VARIED or self.family is not None:
+            raise InputError(
+                f"nuisance is '{self.nuisance}' and preset '{self.preset}'; "
+                f"give it with the preset {VARIED} and without a family"
+            )
+        LADDERS[self.nuisance].check(self.nuisance, self.level)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def _swum(drawn: Nuisances, frames: int, room: float, rng: np.random.Generator) 
     motion, body = drawn.motion, drawn.body
     wish = motion.fastest / max(drawn.rig.px_per_mm)
     radius = body.radius_at(np.linspace(0, 1, NODES))
-    habit = Habit(coils=motion.coils, turns=motion.turns, pauses=motion.reversals, depth=motion.depth)
+    habit = Habit(motion.coils, motion.turns, motion.reversals, motion.depth, circles=motion.circles)
 
     def swim_with(seed: int, lift: float, tempo: float) -> Array:
         own = np.random.default_rng(seed)

@@ -15,6 +15,7 @@ from midline3d.synth.body import Body
 from midline3d.synth.families import draw_nuisances
 from midline3d.synth.gel import Layers, make_gel, make_layers, shifted_layer
 from midline3d.synth.imaging import Chip, Defocus, Veil, make_veil, worm_density
+from midline3d.synth.levels import draw_level
 from midline3d.synth.nuisances import Nuisances
 from midline3d.synth.optics import uneven_light
 from midline3d.synth.rig import Camera, miscalibrate
@@ -121,7 +122,10 @@ class VariedScene:
 def make_varied_scene(plan: Plan) -> VariedScene:
     """Draws a recording's nuisances, and all that they leave open, from its seed."""
     plan.check()
-    drawn = draw_nuisances(plan.seed, plan.family, plan.size)
+    if plan.nuisance is None or plan.level is None:
+        drawn = draw_nuisances(plan.seed, plan.family, plan.size)
+    else:
+        drawn = draw_level(plan.seed, plan.nuisance, plan.level)
     seeds = np.random.default_rng([plan.seed, 78]).spawn(6)
     passage, rig = stage(drawn, plan.frames, plan.size, seeds[0])
     depth = -float(np.log1p(-drawn.optics.contrast / drawn.optics.light))
@@ -144,7 +148,7 @@ def make_varied_scene(plan: Plan) -> VariedScene:
         vibration = drawn.rig.vibration * _vibration(plan.frames, rng)
         chip = _chip(drawn, plan.size, rng)
         views.append(VariedView(camera, defocus, veil, chip, layers, vibration, drift, dropped[:, index]))
-    wrong = miscalibrate(rig, drawn.rig.calibration_error, seeds[5], warp=1.0)
+    wrong = miscalibrate(rig, drawn.rig.calibration_error, seeds[5], drawn.rig.warp)
     noise = tuple(int(number) for number in seeds[3].integers(2**62, size=plan.frames))
     fps = float(np.clip(np.rint(passage.tempo), 2, 200))
     return VariedScene(plan, drawn, body, solid, passage, tuple(views), wrong, noise, fps)
