@@ -38,7 +38,12 @@ class Trials:
     energies: dict[float, float]
 
     def fitted(
-        self, clip: Any, animal: learning.Animal, iterations: int, prior: SharedPrior | None = None
+        self,
+        clip: Any,
+        animal: learning.Animal,
+        iterations: int,
+        prior: SharedPrior | None = None,
+        settled: float = 0.0,
     ) -> learning.Animal:
         length = float(animal.body.length)
         assert prior is not None and float(prior.middle[-1]) == pytest.approx(math.log(length), abs=1e-6)
@@ -54,6 +59,8 @@ class Trials:
         ({1.00: 0.0, 1.02: 24.0, 1.04: 48.0, 1.06: 72.0}, 1.0105),
         # Learning came to rest short of the minimum.
         ({1.00: 0.0, 1.02: -500.0, 1.04: -1000.0, 1.06: -1500.0, 1.08: -1000.0}, 1.06),
+        # From there a second profile is made, in steps of that length.
+        ({1.00: 0.0, 0.98: -500.0, 1.02: 30.0, 0.96: -480.0}, 0.9741),
         # What cannot be fitted says nothing.
         ({1.00: 0.0, 1.02: math.nan}, 1.00),
     ],
