@@ -34,7 +34,7 @@ from midline3d.kernels import (  # noqa: E402
 from midline3d.kernels.layout import PLACES  # noqa: E402
 from midline3d.rendering import Objective, Products  # noqa: E402
 from midline3d.settings import Settings  # noqa: E402
-from midline3d.state import FrameState  # noqa: E402
+from midline3d.state import FrameState, packed, unpacked  # noqa: E402
 
 try:
     VERSIONS = cpu.versions()
@@ -350,6 +350,24 @@ def test_steps(
     given = (rows(state, candidate.device), step.float().to(candidate.device), basis, problem.layout, problem.limits)
     # A change of the curvature is told by splines that are rounded.
     assert_same(candidate.make().take_step(*given), right, candidate.places if size < 1 else candidate.sums)
+
+
+@every_backend
+def test_a_packed_state_is_stepped_as_it_lies(
+    candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int
+) -> None:
+    """Rows of something wider, as many clips at once keep them: what comes out is the same to the bit."""
+    state = bent("waves", batch, vertices, cameras)
+    layout, limits = Layout(nodes, 2 * cameras - 3, cameras), StepLimits(0.1, 0.3, BOUNDS)
+    step = 0.02 * torch.randn(batch, layout.count, generator=torch.Generator().manual_seed(3)).to(candidate.device)
+    apart, basis = rows(state, candidate.device), spline_basis(vertices, nodes, torch.float32, candidate.device)
+    numbers = packed(apart)
+    wider = torch.cat([torch.full_like(numbers[:, :5], torch.nan), numbers, numbers], 1)
+    together = unpacked(wider[:, 5:], apart)
+    assert packed(together).data_ptr() == wider[:, 5:].data_ptr(), "these are the rows themselves"
+    one, two = (candidate.make().take_step(given, step, basis, layout, limits) for given in (apart, together))
+    assert all(torch.equal(vars(one)[name], vars(two)[name]) for name in vars(one))
+    assert torch.equal(wider[:, 5:][:, : numbers.shape[1]], numbers), "and nothing is written into what was given"
 
 
 @every_backend

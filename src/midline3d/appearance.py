@@ -7,7 +7,7 @@ animal's own: its width and opacity along the body, learned once per recording, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -170,6 +170,13 @@ class Profile:
     vertices: int
     floor: float = 0.5
     """px: least blur, a pixel's own width."""
+
+    @cached_property
+    def rows(self) -> Float[Tensor, "body number"]:
+        """All of it in a row, for each frame or for all: the shape's numbers in their order, sharp widths, lengths."""
+        bodies = len(self.sharp) if self.sharp.ndim == 2 else 1
+        numbers = [*vars(self.shape).values(), self.sharp, self.length]
+        return torch.cat([value.reshape(bodies, -1) for value in numbers], 1)
 
     def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance:
         sigma, iota = view.sigma[..., None], view.iota[..., None]
