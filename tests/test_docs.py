@@ -56,7 +56,7 @@ def test_every_setting_has_its_default_and_range() -> None:
     assert "| `vertices` | `128` | 8 | 2048 | N" in page
 
 
-def test_every_public_name_is_told() -> None:
+def test_every_public_name_is_documented() -> None:
     page = reference.python_page()
     for name in midline3d.__all__:
         if name not in ("__version__", "kinematics", "midlines"):

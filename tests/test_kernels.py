@@ -348,7 +348,7 @@ def test_steps(
     right = REFERENCE.take_step(state, step, problem.basis, problem.layout, problem.limits)
     basis = spline_basis(vertices, nodes, torch.float32, candidate.device)
     given = (rows(state, candidate.device), step.float().to(candidate.device), basis, problem.layout, problem.limits)
-    # A change of the curvature is told by splines that are rounded.
+    # A change of the curvature is given by splines that are rounded.
     assert_same(candidate.make().take_step(*given), right, candidate.places if size < 1 else candidate.sums)
 
 

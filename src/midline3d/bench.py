@@ -83,9 +83,9 @@ class Drawn(Prepared):
 
 
 def _background(scene: Scene, frame: int, view: int) -> NDArray[np.float32]:
-    look = scene.views[view]
-    density = shifted(look.backdrop, scene.plan.size, BORDER, look.vibration[frame])
-    return look.sensor.light * np.exp(-density)
+    shown = scene.views[view]
+    density = shifted(shown.backdrop, scene.plan.size, BORDER, shown.vibration[frame])
+    return shown.sensor.light * np.exp(-density)
 
 
 def true_pixels(scene: Scene) -> Array:

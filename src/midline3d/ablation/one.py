@@ -39,8 +39,8 @@ def _against_truth(task: Task) -> dict[str, Any]:
     if not truth.is_file():
         return {"midline_px": None, "ends_px": None, "lost": None}
     found = open_result(task.out)
-    ways = [evaluate_truth(each, truth).summary() for each in (found, found.isel(keypoint=slice(None, None, -1)))]
-    best = min(ways, key=lambda figures: np.inf if figures["ends_px"] is None else figures["ends_px"])
+    both = [evaluate_truth(each, truth).summary() for each in (found, found.isel(keypoint=slice(None, None, -1)))]
+    best = min(both, key=lambda figures: np.inf if figures["ends_px"] is None else figures["ends_px"])
     return {name: best[name] for name in ("midline_px", "ends_px", "lost")}
 
 

@@ -220,8 +220,8 @@ def _keeping(basis: Basis, weights: SecondOrderSettings, layout: Layout) -> Floa
     each = [
         (1, weights.keep_length),
         (layout.axes, weights.keep_shift),
-        (2 * views, weights.keep_look),
+        (2 * views, weights.keep_appearance),
         (views, weights.small_defocus),
-        (views, weights.keep_look),
+        (views, weights.keep_appearance),
     ]
     return torch.cat([basis.matrix.new_full((count,), weight) for count, weight in each])

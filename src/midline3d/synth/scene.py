@@ -30,7 +30,7 @@ VARIED = "varied"
 SMALLEST = 200
 """px, the least width of a varied recording's pictures."""
 BORDER = 8
-"""px around the still scenery, so that it can shake."""
+"""px around the still background, so that it can vibrate."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class FrameSequence:
 
 @dataclass(frozen=True)
 class _FrameBank:
-    """What all slots look at: every clip's frames one after the other, and what is told of each."""
+    """What all slots look at: every clip's frames one after the other, and what is known of each."""
 
     images: Tensor
     """(frame, camera, w, w), 8 bits: an eighth of what floats with their masks would take."""
@@ -190,7 +190,7 @@ class Batch:
         target = torch.where(due, rows, slots)
         self._centre[target], self._translation[target] = bank.centre[frame], bank.translation[frame]
         size = self._anchor.shape[1]
-        # The anchor is still the frame before, told where the last one was.
+        # The anchor is still the frame before, in the local world of the last one.
         here, before = (
             self._unpacked(state[rows]).translated(bank.offset[frame]) for state in (self._kept[:, :size], self._anchor)
         )

@@ -1,4 +1,4 @@
-"""How a recording begins: searched for at several places, confirmed by following, the body learned, the head told."""
+"""How a recording begins: searched for at several places, confirmed by following, the body learned, the head found."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Clip:
         )
 
     def carried(self, state: FrameState, old: int, new: int) -> FrameState:
-        """A state of frame `old` told in the local world of frame `new`."""
+        """A state of frame `old` in the local world of frame `new`."""
         offset = self.centres([old]) - self.centres([new])
         return state.translated(offset.to(state.points))
 

@@ -116,7 +116,7 @@ def evidence(
 
 
 def _around(body: Tensor, width: Tensor, reach: float) -> Tensor:
-    """Where the body is within so many widths, in a square; told in cells of 4 px, which costs a sixteenth."""
+    """Where the body is within so many widths, in a square; given in cells of 4 px, which costs a sixteenth."""
     radius = max(1, round(float(width.mean()) * reach / 4))
     cells = max_pool2d(body.float(), 4, ceil_mode=True)
     # A square of 2 radius + 1, in two passes of one dimension.

@@ -95,7 +95,7 @@ def _taper(clip: Clip) -> PaperTaper:
 
 
 def _held(adam: AdamSettings, views: int) -> dict[str, tuple[float, ...]]:
-    """What is held of each view's look, by its name."""
+    """What is held of each view's appearance, by its name."""
     each = {"sigma": adam.held_sigma, "iota": adam.held_iota, "rho": adam.held_rho}
     for name, values in each.items():
         if values and len(values) != views:

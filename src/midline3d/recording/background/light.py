@@ -72,7 +72,7 @@ def relit(own: Field, shown: Field, factor: int, additive: bool) -> Field:
     """A lab's own background picture in the light of the recording: exposure, gain and lamp may have been others.
 
     shown: the recording's own median picture, shrunken by `factor`. Only what is smooth is taken from it, so that what
-    stands still, a worm too, is told by the lab's picture alone. additive: for dark fields, with no light to divide by.
+    stands still, a worm too, comes from the lab's picture alone. additive: for dark fields, without light to divide by.
     """
     small = shrink(own, factor)
     change = shown - small if additive else shown / np.maximum(small, np.float32(1.0))

@@ -77,7 +77,7 @@ def texture_of(background: Field, things: int = 1) -> Texture | None:
 
 
 def registration_of(picture: Field, texture: Texture | None, light: float) -> Array:
-    """(2,) px by which the picture lies beside the background: what was at x is at x + shake."""
+    """(2,) px by which the picture lies beside the background: what was at x is at x + registration."""
     registration = np.zeros(2)
     if texture is None:
         return registration

@@ -10,7 +10,7 @@ from midline3d.recording.background.light import Field, Mask, fill, light_field,
 from midline3d.recording.background.signal import Tone, signal
 
 LIGHT = 0.2
-"""Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""
+"""Of the picture's shorter side: the width over which the light is even enough to be distinguished from dirt."""
 SEEN = 5
 """Samples in which a pixel must lie free of the worm for their median to count."""
 MANY = 7

@@ -38,7 +38,7 @@ HEAVIER = 2.0
 LEAST_EXTENT = 20.0
 """px: a worm that was hardly found is masked as if it reached so far."""
 LIGHT = 0.2
-"""Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""
+"""Of the picture's shorter side: the width over which the light is even enough to be distinguished from dirt."""
 SMOOTHED = 1.5
 """px of the shrunken picture: Gaussian over what is looked at for polarity, so that noise does not vote."""
 MOVING = (6.0, 0.3)
