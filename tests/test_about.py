@@ -135,9 +135,23 @@ def test_the_log_tells_a_run(tmp_path: Path, recwarn: pytest.WarningsRecorder) -
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     with file_system(tmp_path / "small", 1) as small:
-        fill(small, 0)
+        taken = fill(small, 0)
         with RunLog(small).run("x" * 10_000) as log:
-            log.say("still here")
+            with pytest.raises(OSError, match="No space"):
+                (small / "other").write_bytes(b"x" * 10_000)
+            log.say("lost")
+            taken.unlink()
+            log.say("there is room again")
+        text = (small / "log.txt").read_text(encoding="utf-8")
+    assert "lost" not in text and "there is room again" in text and "done in" in text
+
+
+def test_a_log_that_is_none_hides_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").mkdir()
+    shown = warnings.showwarning
+    with pytest.raises(ValueError, match="of the run itself"), RunLog(tmp_path).run("a run"):
+        raise ValueError("of the run itself")
+    assert warnings.showwarning is shown and (tmp_path / "log.txt").is_dir()
 
 
 def test_every_reason_is_documented() -> None:

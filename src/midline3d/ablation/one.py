@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from midline3d.ablation.task import Task
-from midline3d.errors import InputError
 from midline3d.files import write_whole
+from midline3d.population.processes import end_with_reason
 
 
 def perform(task: Task) -> None:
@@ -45,9 +45,4 @@ def _against_truth(task: Task) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        perform(Task.read(sys.argv[1]))
-    except InputError as fault:
-        sys.exit(str(fault))
-    except Exception as fault:
-        sys.exit(f"{type(fault).__name__}: {' '.join(str(fault).split())}")
+    end_with_reason(lambda: perform(Task.read(sys.argv[1])))
