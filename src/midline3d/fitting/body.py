@@ -20,6 +20,9 @@ from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
+LONGEST_STEP = 0.3
+"""Most that a step may change one of the body's numbers, most of which are logarithms: further off the equations say
+nothing."""
 SETTLED = 0.03
 """Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
 would stop long before the ends have found their place."""
@@ -126,7 +129,7 @@ class Shared:
     def stepped(self, step: Float[Tensor, " shared"]) -> Shared:
         count = self.cameras.numel()
         turned = self.cameras + step[:count].view_as(self.cameras)
-        return Shared(self.body + step[count:].clamp(-0.3, 0.3), turned)
+        return Shared(self.body + step[count:].clamp(-LONGEST_STEP, LONGEST_STEP), turned)
 
     def flat(self) -> Float[Tensor, " shared"]:
         return torch.cat([self.cameras.flatten(), self.body])
