@@ -169,7 +169,7 @@ def backend_parity() -> None:
         "gram": relative(at.products.gram, right.products.gram),
         "slope": relative(at.products.slope, right.products.slope),
         "points after a step": relative(there.points, onward.points),
-        "frames after a step": relative(there.frames, onward.frames),
+        "Bishop frames after a step": relative(there.bishop, onward.bishop),
         "H (diagonal 1)": float(hessian.abs().max()),
         "g (diagonal 1)": float(gradient.abs().max()),
     }

@@ -69,8 +69,8 @@ def shortened(state: FrameState, share: float) -> FrameState:
     """The same curve up to a share of its length."""
     cut = round(share * (N - 1)) + 1
     bend = share * interpolate(state.curvature[:, :cut].mT, N, mode="linear", align_corners=True).mT
-    points, frames = state.points.clone(), state.frames.clone()
-    short = replace(state, points=points, frames=frames, curvature=bend, length=share * state.length)
+    points, bishop = state.points.clone(), state.bishop.clone()
+    short = replace(state, points=points, bishop=bishop, curvature=bend, length=share * state.length)
     return short.rebuilt(torch.zeros(1, dtype=torch.long))
 
 

@@ -172,29 +172,29 @@ def starts_of(state: FrameState) -> Tensor:
 def test_integrate(shape: str, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int) -> None:
     state = bent(shape, batch, vertices, cameras)
     start, each = starts_of(state), torch.arange(batch)
-    begin = (state.points[each, start], state.frames[each, start], state.curvature, state.length)
+    begin = (state.points[each, start], state.bishop[each, start], state.curvature, state.length)
     given = [value.float().to(candidate.device) for value in begin]
     given[2] = rows(state, candidate.device).curvature
     made = candidate.make().integrate(*given, start.to(candidate.device))
     right = REFERENCE.integrate(*begin, start)
-    assert apart(made.points, right.points) < candidate.places and apart(made.frames, right.frames) < candidate.places
+    assert apart(made.points, right.points) < candidate.places and apart(made.bishop, right.bishop) < candidate.places
 
 
 @every_backend
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_curve_through_a_loose_frame(
+def test_a_curve_through_a_loose_bishop_frame(
     shape: str, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int
 ) -> None:
-    """A frame that is no rotation any more after a step."""
+    """A Bishop frame that is no rotation any more after a step."""
     state = bent(shape, batch, vertices, cameras)
     start, each = starts_of(state), torch.arange(batch)
     noise = torch.randn(batch, 3, 3, generator=torch.Generator().manual_seed(8)).double()
-    frame = (state.frames[each, start] + 0.1 * noise).float().double()
-    begin = (state.points[each, start], frame, state.curvature, state.length)
+    bishop = (state.bishop[each, start] + 0.1 * noise).float().double()
+    begin = (state.points[each, start], bishop, state.curvature, state.length)
     given = [value.float().to(candidate.device) for value in begin]
     made = candidate.make().through(*given, start.to(candidate.device))
     right = curve.through(*begin, start)
-    assert apart(made.points, right.points) < candidate.places and apart(made.frames, right.frames) < candidate.places
+    assert apart(made.points, right.points) < candidate.places and apart(made.bishop, right.bishop) < candidate.places
 
 
 @every_backend
@@ -215,8 +215,8 @@ def test_project(
 def test_optics(shared: bool, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int) -> None:
     state, views = bent("waves", batch, vertices, cameras), rigs(cameras, batch, shared, 1.0)
     given, own = rows(state, candidate.device), low(views, candidate.device)
-    made = candidate.make().optics(own, given.points, given.frames[..., 0])
-    right = optics(views, state.points, state.frames[..., 0])
+    made = candidate.make().optics(own, given.points, given.bishop[..., 0])
+    right = optics(views, state.points, state.bishop[..., 0])
     assert apart(made.stretch, right.stretch) < candidate.depths
     assert apart(made.beyond, right.beyond) < candidate.depths
 
@@ -237,7 +237,7 @@ def taper_of(batch: int, vertices: int, cameras: int, own: bool) -> Profile:
 def test_looks(own: bool, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int) -> None:
     """Values and derivatives."""
     state, taper = bent("coils", batch, vertices, cameras), taper_of(batch, vertices, cameras, own)
-    seen = optics(rigs(cameras, batch, False), state.points, state.frames[..., 0])
+    seen = optics(rigs(cameras, batch, False), state.points, state.bishop[..., 0])
     given = rows(state, candidate.device).view_appearance
     made = candidate.make().appearance(low(taper, candidate.device), given, low(seen, candidate.device))
     assert_same(made, taper.apply(state.view_appearance, seen), candidate.sums)
@@ -424,7 +424,7 @@ def test_the_layouts_blocks_fill_the_vector() -> None:
 @needs_c
 def test_the_c_backend_says_no_to_what_it_cannot_do() -> None:
     backend, state = cpu.CBackend(), as_float(bent("waves", 2, 16))
-    begin = (state.points[:, 0], state.frames[:, 0], state.curvature, state.length)
+    begin = (state.points[:, 0], state.bishop[:, 0], state.curvature, state.length)
     none = torch.zeros(2, dtype=torch.long)
     for wrong in (16, -17):
         with pytest.raises(IndexError, match="16 vertices"):

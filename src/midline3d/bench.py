@@ -135,8 +135,8 @@ def make_work(beginning: Beginning, vertices: int, window: int) -> Work:
     bend = torch.nn.functional.interpolate(state.curvature.mT, vertices, mode="linear", align_corners=True).mT
     middle = torch.full((1,), vertices // 2, device=clip.device)
     old = state.vertices // 2
-    made = curve.integrate(state.points[:, old], state.frames[:, old], bend.contiguous(), state.length, middle)
-    state = replace(state, points=made.points, frames=made.frames, curvature=bend.contiguous())
+    made = curve.integrate(state.points[:, old], state.bishop[:, old], bend.contiguous(), state.length, middle)
+    state = replace(state, points=made.points, bishop=made.bishop, curvature=bend.contiguous())
 
     def padded(views: Views) -> Views:
         images = torch.nn.functional.pad(views.images, (pad, pad, pad, pad))

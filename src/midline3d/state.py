@@ -35,7 +35,7 @@ class FrameState:
 
     points: Float[Tensor, "batch vertex 3"]
     """P, mm."""
-    frames: Float[Tensor, "batch vertex 3 3"]
+    bishop: Float[Tensor, "batch vertex 3 3"]
     """Columns T, M1, M2."""
     curvature: Float[Tensor, "batch vertex 2"]
     """K, per body length."""
@@ -68,10 +68,10 @@ class FrameState:
         return replace(self, points=self.points + offset[:, None])
 
     def rebuilt(self, start: Int[Tensor, " batch"]) -> FrameState:
-        """The full curve and frames made anew from those at vertex `start` (eq. 1)."""
+        """The full curve and Bishop frames made anew from those at vertex `start` (eq. 1)."""
         rows = torch.arange(len(self), device=start.device)
-        made = curve.through(self.points[rows, start], self.frames[rows, start], self.curvature, self.length, start)
-        return replace(self, points=made.points, frames=made.frames)
+        made = curve.through(self.points[rows, start], self.bishop[rows, start], self.curvature, self.length, start)
+        return replace(self, points=made.points, bishop=made.bishop)
 
     def clamped(self, bounds: Bounds) -> FrameState:
         """All parameters within their bounds; the curve is made anew about its middle."""
@@ -100,10 +100,10 @@ class FrameState:
         """The curve moved along itself by whole vertices, keeping the place of the vertex that becomes the middle."""
         rows = torch.arange(len(self), device=by.device)
         middle = self.middle()
-        points, frames = self.points.clone(), self.frames.clone()
+        points, bishop = self.points.clone(), self.bishop.clone()
         points[rows, middle] = self.points[rows, middle + by]
-        frames[rows, middle] = self.frames[rows, middle + by]
-        along = replace(self, points=points, frames=frames, curvature=curve.shifted(self.curvature, by))
+        bishop[rows, middle] = self.bishop[rows, middle + by]
+        along = replace(self, points=points, bishop=bishop, curvature=curve.shifted(self.curvature, by))
         return along.rebuilt(middle)
 
     def reversed(self) -> FrameState:
@@ -111,7 +111,7 @@ class FrameState:
         return replace(
             self,
             points=self.points.flip(1),
-            frames=curve.reversed_frames(self.frames.flip(1)),
+            bishop=curve.reversed_bishop(self.bishop.flip(1)),
             curvature=curve.reversed_curvature(self.curvature),
         )
 

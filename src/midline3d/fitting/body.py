@@ -207,9 +207,9 @@ def _evaluated(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, s
     problem = replace(problem, taper=taper, views=replace(problem.views, cameras=cameras))
     long, middle = replace(state, length=body.length.expand(len(state))), state.vertices // 2
     made = problem.kernels.through(
-        long.points[:, middle], long.frames[:, middle], long.curvature, long.length, state.middle()
+        long.points[:, middle], long.bishop[:, middle], long.curvature, long.length, state.middle()
     )
-    at = evaluate(problem, replace(long, points=made.points, frames=made.frames))
+    at = evaluate(problem, replace(long, points=made.points, bishop=made.bishop))
     return _Point(shared, problem, at, float(at.energy.sum() + prior.energy(shared)))
 
 
@@ -272,7 +272,7 @@ def _system(here: _Point, rig: Rig) -> System:
     problem, at = here.problem, here.at
     cameras, state, weight = problem.views.cameras, at.state, problem.weights.pixels
     pivot = (rig.pivot - rig.centres).to(state.points)
-    seen = optics(cameras, state.points, state.frames[..., 0])
+    seen = optics(cameras, state.points, state.bishop[..., 0])
     others = torch.cat(
         [
             shift_and_appearance_derivatives(state, at.appearance, cameras, problem.layout),
@@ -308,7 +308,7 @@ def _by_coordinates(here: _Point, seen: Optics) -> Float[Tensor, "batch camera v
     blurred = appearance.by_view[..., 2] / torch.where(seen.beyond.abs() > 1e-6, seen.beyond, 1e-6)[..., None]
     focus = (blurred * state.defocus[:, :, None, None])[..., None] * axis[..., None, :]
     out[..., 2:, :3], out[..., 2:, 3:6] = focus, -focus
-    along = (axis * state.frames[:, None, :, :, 0]).sum(-1)
+    along = (axis * state.bishop[:, None, :, :, 0]).sum(-1)
     longer = torch.where(seen.stretch < LONGEST, along * seen.stretch.square(), 0.0)
     out[..., 3, 6:] = (appearance.iota * problem.taper.shape.depth * longer)[..., None] * axis
     return out
@@ -321,7 +321,7 @@ def _tangent_derivatives(state: FrameState, places: Tensor) -> Float[Tensor, "ba
     steps = places.new_full((state.vertices, 1, 1), 2.0)
     steps[0] = steps[-1] = 1.0
     moved_by = (ahead - behind) / steps * (state.vertices - 1) / state.length[:, None, None, None]
-    tangent = state.frames[..., 0][..., None]
+    tangent = state.bishop[..., 0][..., None]
     return moved_by - tangent * (tangent * moved_by).sum(2, keepdim=True)
 
 

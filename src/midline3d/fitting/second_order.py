@@ -116,7 +116,7 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
 def _drawn(problem: Problem, state: FrameState) -> tuple[BlobAppearance, Blobs]:
     """The states' appearance in the problem's views, and the blobs that they are drawn by."""
     kernels, cameras = problem.kernels, problem.views.cameras
-    optics = kernels.optics(cameras, state.points, state.frames[..., 0])
+    optics = kernels.optics(cameras, state.points, state.bishop[..., 0])
     appearance = kernels.appearance(problem.taper, state.view_appearance, optics)
     return appearance, appearance.blobs(kernels.project(cameras, state.points, state.shift), state.rho)
 

@@ -208,17 +208,17 @@ def random_starts(views: Views, length: float, sigma: float, vertices: int, gene
     """A short straight line through the local origin of every frame, turned at random; length and sigma in mm."""
     images = views.images
     count = len(images)
-    frames = torch.linalg.qr(torch.randn(count, 3, 3, generator=generator)).Q.to(images)
-    frames = frames * torch.linalg.det(frames)[:, None, None]
+    bishop = torch.linalg.qr(torch.randn(count, 3, 3, generator=generator)).Q.to(images)
+    bishop = bishop * torch.linalg.det(bishop)[:, None, None]
     curvature = torch.zeros(count, vertices, 2).to(images)
     lengths = torch.full((count,), length).to(images)
     middle = torch.full((count,), vertices // 2, device=images.device)
     kernels = select_backend(images.device.type, images.dtype)
-    made = kernels.integrate(torch.zeros(count, 3).to(images), frames, curvature, lengths, middle)
+    made = kernels.integrate(torch.zeros(count, 3).to(images), bishop, curvature, lengths, middle)
     width = (sigma * scale(views.cameras, made.points)).expand(count, images.shape[1])
     return FrameState(
         points=made.points,
-        frames=made.frames,
+        bishop=made.bishop,
         curvature=curvature,
         length=lengths,
         shift=torch.zeros(count, views.cameras.shift_basis.shape[2]).to(images),
@@ -263,8 +263,8 @@ def refined(state: FrameState, vertices: int) -> FrameState:
     middle = torch.full((len(state),), vertices // 2, device=bend.device)
     # The middle vertex of an even number lies half a segment beyond the middle of the body.
     kernels = select_backend(bend.device.type, bend.dtype)
-    made = kernels.integrate(state.points[:, old], state.frames[:, old], bend, state.length, middle)
-    return replace(state, points=made.points, frames=made.frames, curvature=bend)
+    made = kernels.integrate(state.points[:, old], state.bishop[:, old], bend, state.length, middle)
+    return replace(state, points=made.points, bishop=made.bishop, curvature=bend)
 
 
 def taken(views: Views, rows: Int[Tensor, " row"]) -> Views:

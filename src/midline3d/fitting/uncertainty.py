@@ -72,7 +72,7 @@ def sandwich(problem: Problem, state: FrameState, at: Evaluation | None = None) 
     moves = torch.cholesky_solve(slopes.double().mT, factor).to(vertices)
     directions = _apparent(problem, vertices, jacobian).flatten(1, 2) @ moves
     # Along T, M1 and M2 of the vertex.
-    directions = (state.frames[..., None] * directions.unflatten(1, (-1, 3, 1))).sum(2)
+    directions = (state.bishop[..., None] * directions.unflatten(1, (-1, 3, 1))).sum(2)
     squares = directions.square().sum(-1)
     squares[failed > 0] = torch.nan
     return Deviations(across=squares[..., 1:].mean(-1).sqrt(), along=squares[..., 0].sqrt())

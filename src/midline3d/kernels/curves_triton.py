@@ -107,10 +107,10 @@ def value_at(values, chosen):
 @triton.jit
 @no_type_check
 def integrate_curve(
-    position, frame, curvature, length, start, curve, curvature_row, length_row, curve_row, vertices,
+    position, start_bishop, curvature, length, start, curve, curvature_row, length_row, curve_row, vertices,
     PADDED: tl.constexpr,
 ):  # fmt: skip
-    """`curve.integrate`: a program for each curve. Its row of `curve` begins as a state's: points, then frames."""
+    """`curve.integrate`: a program for each curve. Rows of `curve` begin as a state's: points, then Bishop frames."""
     b = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, PADDED)
     counts = n < vertices
@@ -136,18 +136,18 @@ def integrate_curve(
     s10, s11, s12 = value_at(r10, here), value_at(r11, here), value_at(r12, here)
     s20, s21, s22 = value_at(r20, here), value_at(r21, here), value_at(r22, here)
     curve += b * curve_row
-    points, frames = curve + 3 * n, curve + 3 * vertices + 9 * n
+    points, bishop = curve + 3 * n, curve + 3 * vertices + 9 * n
     for i in tl.static_range(3):
-        f0 = tl.load(frame + 9 * b + 3 * i).to(tl.float64)
-        f1 = tl.load(frame + 9 * b + 3 * i + 1).to(tl.float64)
-        f2 = tl.load(frame + 9 * b + 3 * i + 2).to(tl.float64)
-        # Row i of what carries the curve from vertex 0's frame into the one asked for: frame @ R(start)'.
+        f0 = tl.load(start_bishop + 9 * b + 3 * i).to(tl.float64)
+        f1 = tl.load(start_bishop + 9 * b + 3 * i + 1).to(tl.float64)
+        f2 = tl.load(start_bishop + 9 * b + 3 * i + 2).to(tl.float64)
+        # Row i of what carries the curve from vertex 0's Bishop frame into the one given: start_bishop @ R(start)'.
         c0, c1, c2 = f0 * s00 + f1 * s01 + f2 * s02, f0 * s10 + f1 * s11 + f2 * s12, f0 * s20 + f1 * s21 + f2 * s22
         place = tl.load(position + 3 * b + i).to(tl.float64) + c0 * px + c1 * py + c2 * pz
         tl.store(points + i, place.to(tl.float32), mask=counts)
-        tl.store(frames + 3 * i, (c0 * r00 + c1 * r10 + c2 * r20).to(tl.float32), mask=counts)
-        tl.store(frames + 3 * i + 1, (c0 * r01 + c1 * r11 + c2 * r21).to(tl.float32), mask=counts)
-        tl.store(frames + 3 * i + 2, (c0 * r02 + c1 * r12 + c2 * r22).to(tl.float32), mask=counts)
+        tl.store(bishop + 3 * i, (c0 * r00 + c1 * r10 + c2 * r20).to(tl.float32), mask=counts)
+        tl.store(bishop + 3 * i + 1, (c0 * r01 + c1 * r11 + c2 * r21).to(tl.float32), mask=counts)
+        tl.store(bishop + 3 * i + 2, (c0 * r02 + c1 * r12 + c2 * r22).to(tl.float32), mask=counts)
 
 
 @triton.jit
@@ -178,10 +178,10 @@ def _grown(old, log_step, limits, new, count, PADDED: tl.constexpr):
 @triton.jit
 @no_type_check
 def take_step(
-    step, basis, state, place, frame, made, state_row, made_row, limits, layout, vertices, nodes, cameras, axes,
+    step, basis, state, place, start_bishop, made, state_row, made_row, limits, layout, vertices, nodes, cameras, axes,
     PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
-    """`reference.take_step` up to the curve, which `integrate_curve` then makes from the middle's place and frame.
+    """`reference.take_step` up to the curve, which `integrate_curve` makes from the middle's place and Bishop frame.
 
     `limits` (`gpu._step_limits`): for length, sigma, iota and rho the longest logarithmic step, the least and the most;
     then the most of curvature and of defocus.
@@ -204,12 +204,12 @@ def take_step(
     tl.store(new + 1, (two * shorter).to(tl.float32), mask=counts)
 
     middle = vertices // 2
-    points, frames = state + 3 * middle, state + 3 * vertices + 9 * middle
+    points, bishop = state + 3 * middle, state + 3 * vertices + 9 * middle
     turn1, turn2 = tl.load(about).to(tl.float64), tl.load(about + 1).to(tl.float64)
-    t0, n0, m0 = tl.load(frames).to(tl.float64), tl.load(frames + 1).to(tl.float64), tl.load(frames + 2).to(tl.float64)
-    t1, n1 = tl.load(frames + 3).to(tl.float64), tl.load(frames + 4).to(tl.float64)
-    t2, n2 = tl.load(frames + 6).to(tl.float64), tl.load(frames + 7).to(tl.float64)
-    m1, m2 = tl.load(frames + 5).to(tl.float64), tl.load(frames + 8).to(tl.float64)
+    t0, n0, m0 = tl.load(bishop).to(tl.float64), tl.load(bishop + 1).to(tl.float64), tl.load(bishop + 2).to(tl.float64)
+    t1, n1 = tl.load(bishop + 3).to(tl.float64), tl.load(bishop + 4).to(tl.float64)
+    t2, n2 = tl.load(bishop + 6).to(tl.float64), tl.load(bishop + 7).to(tl.float64)
+    m1, m2 = tl.load(bishop + 5).to(tl.float64), tl.load(bishop + 8).to(tl.float64)
     x, y, z = n0 * turn1 + m0 * turn2, n1 * turn1 + m1 * turn2, n2 * turn1 + m2 * turn2
     t0, t1, t2 = _turned(x, y, z, t0, t1, t2)
     n0, n1, n2 = _turned(x, y, z, n0, n1, n2)
@@ -220,16 +220,16 @@ def take_step(
     size = 1 / tl.sqrt(n0 * n0 + n1 * n1 + n2 * n2)
     n0, n1, n2 = n0 * size, n1 * size, n2 * size
     m0, m1, m2 = cross(t0, t1, t2, n0, n1, n2)
-    frame += 9 * b
-    tl.store(frame, t0.to(tl.float32))
-    tl.store(frame + 1, n0.to(tl.float32))
-    tl.store(frame + 2, m0.to(tl.float32))
-    tl.store(frame + 3, t1.to(tl.float32))
-    tl.store(frame + 4, n1.to(tl.float32))
-    tl.store(frame + 5, m1.to(tl.float32))
-    tl.store(frame + 6, t2.to(tl.float32))
-    tl.store(frame + 7, n2.to(tl.float32))
-    tl.store(frame + 8, m2.to(tl.float32))
+    start_bishop += 9 * b
+    tl.store(start_bishop, t0.to(tl.float32))
+    tl.store(start_bishop + 1, n0.to(tl.float32))
+    tl.store(start_bishop + 2, m0.to(tl.float32))
+    tl.store(start_bishop + 3, t1.to(tl.float32))
+    tl.store(start_bishop + 4, n1.to(tl.float32))
+    tl.store(start_bishop + 5, m1.to(tl.float32))
+    tl.store(start_bishop + 6, t2.to(tl.float32))
+    tl.store(start_bishop + 7, n2.to(tl.float32))
+    tl.store(start_bishop + 8, m2.to(tl.float32))
     i = tl.arange(0, 4)
     tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(move + i, i < 3)).to(tl.float32), mask=i < 3)
 

@@ -37,16 +37,16 @@ class TritonBackend(TorchBackend):
     def integrate(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
         batch, vertices, _ = curvature.shape
         made = curvature.new_empty(batch, 12 * vertices)
-        _integrate(position, frame, curvature, length, start, made)
-        points, frames = made.split([3 * vertices, 9 * vertices], 1)
-        return Curve(points.unflatten(1, (vertices, 3)), frames.unflatten(1, (vertices, 3, 3)))
+        _integrate(position, bishop, curvature, length, start, made)
+        points, made_bishop = made.split([3 * vertices, 9 * vertices], 1)
+        return Curve(points.unflatten(1, (vertices, 3)), made_bishop.unflatten(1, (vertices, 3, 3)))
 
     def take_step(
         self, state: FrameState, step: Float[Tensor, "batch unknown"], basis: Basis, layout: Layout, limits: StepLimits
@@ -54,15 +54,15 @@ class TritonBackend(TorchBackend):
         batch, vertices, nodes, cameras, axes = len(state), state.vertices, layout.nodes, layout.cameras, layout.axes
         (old,), (old_row,) = _rows(packed(state))
         made = step.new_empty(old.shape)
-        place, frame = step.new_empty(batch, 3), step.new_empty(batch, 3, 3)
+        place, bishop = step.new_empty(batch, 3), step.new_empty(batch, 3, 3)
         with _on(step):
             take_step[(batch,)](
-                step.contiguous(), basis.matrix, old, place, frame, made, old_row, made.stride(0),
+                step.contiguous(), basis.matrix, old, place, bishop, made, old_row, made.stride(0),
                 _step_limits(limits, step.device), _places(layout, step.device), vertices, nodes, cameras, axes,
                 _padded(vertices), _padded(nodes), _padded(max(axes, cameras), 1), num_warps=8,
             )  # fmt: skip
         there = unpacked(made, state)
-        _integrate(place, frame, there.curvature, there.length, state.middle(), made)
+        _integrate(place, bishop, there.curvature, there.length, state.middle(), made)
         return there
 
     def project(
@@ -135,7 +135,7 @@ class TritonBackend(TorchBackend):
         batch, vertices = len(state), state.vertices
         own, views = _rig(cameras, ("focal", "distortion", "rotation", "translation"), batch)
         shape, others, count = layout.shape_count, layout.count - layout.shape_count, layout.count
-        (at, turns, wide), (at_row, turns_row, wide_row) = _rows(state.points, state.frames, state.rho)
+        (at, turns, wide), (at_row, turns_row, wide_row) = _rows(state.points, state.bishop, state.rho)
         places = at.new_empty(batch, vertices, 3, shape)
         spatial, coupling = at.new_empty(batch, vertices, 3, 3), at.new_empty(batch, vertices, 3, others + 1)
         hessian, gradient = at.new_empty(batch, count, count), at.new_empty(batch, count)
@@ -170,13 +170,15 @@ def _step_limits(limits: StepLimits, device: torch.device) -> Tensor:
     return torch.tensor([*numbers, 2 * torch.pi * bounds.circles, bounds.defocus], dtype=torch.float64, device=device)
 
 
-def _integrate(position: Tensor, frame: Tensor, curvature: Tensor, length: Tensor, start: Tensor, made: Tensor) -> None:
-    """Points and frames of the curves, to the beginning of the rows of `made`."""
+def _integrate(
+    position: Tensor, bishop: Tensor, curvature: Tensor, length: Tensor, start: Tensor, made: Tensor
+) -> None:
+    """Points and Bishop frames of the curves, to the beginning of the rows of `made`."""
     batch, vertices, _ = curvature.shape
     (bends, lengths), rows = _rows(curvature, length)
     with _on(curvature):
         integrate_curve[(batch,)](
-            position.contiguous(), frame.contiguous(), bends, lengths, start.contiguous(), made,
+            position.contiguous(), bishop.contiguous(), bends, lengths, start.contiguous(), made,
             *rows, made.stride(0), vertices, _padded(vertices),
         )  # fmt: skip
 

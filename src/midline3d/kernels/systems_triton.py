@@ -90,7 +90,7 @@ def sum_energy(
 @triton.jit
 @no_type_check
 def derive_places(
-    points, frames, segments, places, points_row, frames_row, layout, vertices, nodes, unknowns,
+    points, bishop, segments, places, points_row, bishop_row, layout, vertices, nodes, unknowns,
     PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`normal.vertex_derivatives`, (batch, vertex, 3, unknown): a program for some nodes of a frame, the last for what
@@ -99,7 +99,7 @@ def derive_places(
     n = tl.arange(0, PADDED)
     counts = n < vertices
     middle = vertices // 2
-    points, frames = points + b * points_row, frames + b * frames_row
+    points, bishop = points + b * points_row, bishop + b * bishop_row
     o0, o1, o2 = tl.load(points + 3 * middle), tl.load(points + 3 * middle + 1), tl.load(points + 3 * middle + 2)
     x = tl.load(points + 3 * n, mask=counts, other=0.0) - o0
     y = tl.load(points + 3 * n + 1, mask=counts, other=0.0) - o1
@@ -111,7 +111,7 @@ def derive_places(
                 at = out + i * unknowns + tl.load(layout + MOVE) + j
                 tl.store(at, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
         for direction in tl.static_range(2):
-            about = frames + 9 * middle + 1 + direction
+            about = bishop + 9 * middle + 1 + direction
             tx, ty, tz = cross(tl.load(about), tl.load(about + 3), tl.load(about + 6), x, y, z)
             at = out + tl.load(layout + TURN) + direction
             tl.store(at, tx, mask=counts)
@@ -135,7 +135,7 @@ def derive_places(
         keep = counts[:, None] & (node < nodes)[None, :]
         for direction in tl.static_range(2):
             # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
-            axis = frames + 9 * n + 2 - direction
+            axis = bishop + 9 * n + 2 - direction
             sign = 1.0 - 2.0 * direction
             ax = sign * (tl.load(axis, mask=reached, other=0.0) + tl.load(axis - 9, mask=reached, other=0.0))
             ay = sign * (tl.load(axis + 3, mask=reached, other=0.0) + tl.load(axis - 6, mask=reached, other=0.0))

@@ -50,7 +50,7 @@ class AdamSettings:
     """At most: most frames converge before."""
     position: Weight = 2e-3
     """mm a step: a quarter of a pixel at 130 px a mm, a tenth of the body's width."""
-    frame: Weight = 1e-2
+    bishop: Weight = 1e-2
     """Of the entries of T, M1 and M2: half a degree a step."""
     curvature: Weight = 0.127
     """Per body length: 1e-3 rad per segment, the paper's rate in the unit in which its bound is 0.148."""

@@ -225,7 +225,7 @@ class Batch:
         onward = replace(
             here,
             points=2 * here.points - before.points,
-            frames=2 * here.frames - before.frames,
+            bishop=2 * here.bishop - before.bishop,
             curvature=2 * here.curvature - before.curvature,
         )
         onward = self.problem.kernels.clamped(onward, self.problem.bounds)

@@ -150,10 +150,10 @@ def stored_states(
     """Frames by what a result holds of them, positions in the world (mm, float64): the same midlines, to rounding."""
     points = position - clip.centres(frames)[:, None]
     curvature, first, length = curve.recover(points)
-    # The frames beyond the first are made by `rebuilt`.
+    # The Bishop frames beyond the first are made by `rebuilt`.
     whole = first[:, None].expand(-1, points.shape[1], -1, -1)
     appearance = appearance | {"iota": appearance["iota"] * clip.contrast.cpu()}
-    made = {"points": points, "frames": whole, "curvature": curvature, "length": length, **appearance}
+    made = {"points": points, "bishop": whole, "curvature": curvature, "length": length, **appearance}
     single = FrameState(**{name: value.float() for name, value in made.items()})
     return single.rebuilt(torch.zeros(len(frames), dtype=torch.long)).to(clip.device)
 

@@ -142,7 +142,7 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
     steps = torch.linspace(*BEYOND, 4, device=left.device, dtype=left.dtype)
     ends = []
     for end, outward in ((0, -1.0), (-1, 1.0)):
-        directions = _fan(outward * state.frames[:, end, :, 0], state.frames[:, end, :, 1:])
+        directions = _fan(outward * state.bishop[:, end, :, 0], state.bishop[:, end, :, 1:])
         away = directions[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
         places = state.points[:, end, None, None] + away
         seen = problem.kernels.project(cameras, places.flatten(1, 2), state.shift)
