@@ -24,6 +24,7 @@ class Curve:
 
     @property
     def tangents(self) -> Float[Tensor, "batch vertex 3"]:
+        """T: unit vectors along the curve, from head to tail."""
         return self.bishop[..., 0]
 
 

@@ -94,6 +94,7 @@ class FrameState:
         return ViewAppearance(self.sigma, self.iota, self.defocus)
 
     def middle(self) -> Int[Tensor, " batch"]:
+        """The middle vertex, once for each frame: what a step moves and turns."""
         return torch.full((len(self),), self.vertices // 2, device=self.points.device)
 
     def shifted(self, by: Int[Tensor, " batch"]) -> FrameState:

@@ -102,9 +102,11 @@ class Rig:
 
     @property
     def pivot(self) -> Float[Tensor, " 3"]:
+        """The point about which cameras turn and magnify, mm: the mean of the frames' places."""
         return self.centres.mean(0)
 
     def refined(self, change: Float[Tensor, "camera 4"]) -> Cameras:
+        """The whole rig after a change of every camera (see `cameras.refined`)."""
         return refined(self.cameras, change.to(self.cameras.focal), self.pivot)
 
     def local(self, change: Float[Tensor, "camera 4"]) -> Cameras:
@@ -127,11 +129,13 @@ class Shared:
         return Shared(numbers, numbers.new_zeros(cameras, 4))
 
     def stepped(self, step: Float[Tensor, " shared"]) -> Shared:
+        """After a step of `flat`'s numbers, none of the body's longer than `LONGEST_STEP`."""
         count = self.cameras.numel()
         turned = self.cameras + step[:count].view_as(self.cameras)
         return Shared(self.body + step[count:].clamp(-LONGEST_STEP, LONGEST_STEP), turned)
 
     def flat(self) -> Float[Tensor, " shared"]:
+        """All numbers in one row, the cameras' first."""
         return torch.cat([self.cameras.flatten(), self.body])
 
 
@@ -143,11 +147,14 @@ class SharedPrior:
     weight: Float[Tensor, " shared"]
 
     def energy(self, shared: Shared) -> Float[Tensor, ""]:
+        """What the shared numbers cost by how far they lie from the middle."""
         return (self.weight * (shared.flat() - self.middle).square()).sum()
 
 
 @dataclass(frozen=True)
 class Learned:
+    """What came out of learning: the body, the cameras, and the frames that it was learned from."""
+
     body: Body
     cameras: Cameras
     """The whole rig, refined; float64."""

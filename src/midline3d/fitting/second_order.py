@@ -52,6 +52,7 @@ class Problem:
 
     @cached_property
     def layout(self) -> Layout:
+        """Where each unknown of a frame stands."""
         basis = self.views.cameras.shift_basis
         return Layout(self.basis.matrix.shape[1], basis.shape[2], basis.shape[0])
 
@@ -64,6 +65,7 @@ class Problem:
 
     @cached_property
     def limits(self) -> StepLimits:
+        """What one step may change at most."""
         return StepLimits(MOST_LOG_LENGTH, MOST_LOG_APPEARANCE, self.bounds)
 
     @cached_property
@@ -89,6 +91,8 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Fit:
+    """A batch of frames after their last iteration: states, energies and their terms, and iterations taken."""
+
     state: FrameState
     energy: Float[Tensor, " batch"]
     terms: dict[str, Float[Tensor, " batch"]]

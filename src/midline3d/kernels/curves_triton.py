@@ -29,6 +29,7 @@ from midline3d.kernels.layout_triton import (
 @triton.jit
 @no_type_check
 def wide(pointer, mask):
+    """Loaded in float64, 0 outside the mask."""
     return tl.load(pointer, mask=mask, other=0.0).to(tl.float64)
 
 
@@ -42,6 +43,7 @@ def within(value, low, high):
 @triton.jit
 @no_type_check
 def cross(ax, ay, az, bx, by, bz):
+    """The cross product a x b."""
     return ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
 
 
@@ -101,6 +103,7 @@ def _matrix(w, x, y, z):
 @triton.jit
 @no_type_check
 def value_at(values, chosen):
+    """The value at the one place that is chosen."""
     return tl.sum(tl.where(chosen, values, 0.0), 0)
 
 

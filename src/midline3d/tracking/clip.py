@@ -118,9 +118,11 @@ class Clip:
         return replace(views, images=views.images.clamp(0, CROSSING))
 
     def bounds(self) -> Bounds:
+        """What no parameter may leave, in the units of `views`."""
         return bounds_of(self.settings.curve, self.contrast)
 
     def plain_bounds(self) -> Bounds:
+        """The same in the units of `plain_views`, in which the body's middle is 1."""
         return bounds_of(self.settings.curve, torch.ones_like(self.brightness))
 
     def measured(self, error: Float[Tensor, " camera"], veil: Veil | None) -> Clip:
