@@ -169,7 +169,7 @@ def backend_parity() -> None:
         "gram": relative(at.products.gram, right.products.gram),
         "slope": relative(at.products.slope, right.products.slope),
         "points after a step": relative(there.points, onward.points),
-        "frames after a step": relative(there.frames, onward.frames),
+        "Bishop frames after a step": relative(there.bishop, onward.bishop),
         "H (diagonal 1)": float(hessian.abs().max()),
         "g (diagonal 1)": float(gradient.abs().max()),
     }
@@ -230,7 +230,7 @@ def compare(name: str, directions: list[FrameSequence], found: list[Fit], others
         one, two = (pixels_of(clip, direction.frames, states) for states in (state, outcome.state))
         midlines += [between(one[frame], two[frame]) for frame in range(len(one))]
         errors.append([midline_error(clip, direction.frames, states) for states in (state, outcome.state)])
-    told(name, midlines)
+    report(name, midlines)
     cpu, device = np.mean(errors, 0).tolist()
     results["parity"][name]["error_px"] = {"cpu": cpu, str(DEVICE): device}
     say(f"   distance to the truth: {cpu:.4f} px (CPU), {device:.4f} px ({DEVICE})")
@@ -241,7 +241,7 @@ def between(one: np.ndarray, two: np.ndarray) -> float:
     return float(np.mean([distance_to_polyline(a, b).mean() for a, b in zip(one, two, strict=True)]))
 
 
-def told(name: str, midlines: list[float]) -> None:
+def report(name: str, midlines: list[float]) -> None:
     row = {"frames": len(midlines), "mean_px": float(np.mean(midlines)), "worst_px": float(np.max(midlines))}
     row["over_0.1_px"] = sum(value > 0.1 for value in midlines)
     results.setdefault("parity", {})[name] = row
@@ -267,7 +267,7 @@ def recordings() -> None:
             say(f"a recording, {run}: {len(frames)} frames in {seconds:.2f} s, {len(frames) / seconds:.0f} frames/s, "
                 "loading and recording the graph included; " + statuses(frames.values()))  # fmt: skip
         slow, known = timed(item for direction in both_directions(beginning) for item in follow(beginning, direction))
-        told("follow on the CPU, a recording's way", [
+        report("follow on the CPU, a recording's way", [
             between(known[frame].projection.numpy(), item.projection.numpy())
             for frame, item in frames.items() if item.projection is not None and known[frame].projection is not None
         ])  # fmt: skip

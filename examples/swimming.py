@@ -66,25 +66,27 @@ print(dict(zip(*np.unique(result.status.values.astype(str), return_counts=True),
 # Speeds come smoothed, with a standard deviation for every frame.
 
 # %%
-told = midline3d.kinematics.of(out)
+motion = midline3d.kinematics.of(out)
 for name in ("length", "speed", "forward_speed", "planarity"):
-    print(f"{name}: {float(told[name].mean()):.3f} {told[name].attrs['units']} ({told[name].attrs['long_name']})")
+    print(f"{name}: {float(motion[name].mean()):.3f} {motion[name].attrs['units']} ({motion[name].attrs['long_name']})")
 
 # %% [markdown]
 # ## A figure
 
 # %%
 figure, (moving, bending, way) = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
-speed, off = told.forward_speed, told.forward_speed_std
-moving.fill_between(told.time, speed - off, speed + off, alpha=0.3, linewidth=0)
-moving.plot(told.time, speed)
+speed, off = motion.forward_speed, motion.forward_speed_std
+moving.fill_between(motion.time, speed - off, speed + off, alpha=0.3, linewidth=0)
+moving.plot(motion.time, speed)
 moving.set(xlabel="time (s)", ylabel="forward speed (mm/s)")
-image = bending.pcolormesh(told.time, np.linspace(0, 1, told.sizes["keypoint"]), told.curvature.T, shading="nearest")
+image = bending.pcolormesh(
+    motion.time, np.linspace(0, 1, motion.sizes["keypoint"]), motion.curvature.T, shading="nearest"
+)
 bending.set(xlabel="time (s)", ylabel="head to tail", ylim=(1, 0))
 figure.colorbar(image, ax=bending, label="curvature (1/mm)")
 for frame in np.linspace(0, len(result.time) - 1, 5).astype(int):
     way.plot(*result.position[frame].sel(individual="worm", space=["x", "y"]).values, color="0.7")
-way.plot(*told.centroid.sel(space=["x", "y"]).values.T)
+way.plot(*motion.centroid.sel(space=["x", "y"]).values.T)
 way.set(xlabel="x (mm)", ylabel="y (mm)", aspect="equal")
 figure.savefig(FOLDER / "swimming.png", dpi=150)
 

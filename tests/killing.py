@@ -91,11 +91,11 @@ class Trial:
         def noted(home: object, name: str, line: Callable[..., str]) -> None:
             work = getattr(home, name)
 
-            def told(*given: object) -> object:
+            def reported(*given: object) -> object:
                 os.write(note, (line(*given) + "\n").encode())
                 return work(*given)
 
-            setattr(home, name, told)
+            setattr(home, name, reported)
 
         noted(PLANNING, "begin", lambda *_: "begin")
         noted(follow, "_fitted", lambda beginning, frame, track: f"frame {frame}")
@@ -178,19 +178,19 @@ def apart(work: Callable[[int], None], delay: float = 0.0) -> bool:
 
 def one_round(trial: Trial, plan: Sequence[str], rng: random.Random) -> Counter[str]:
     """Killed by plan, then let go on to the end. Counts kills, work done again, and such as need not have been."""
-    told = Counter[str](kills=0, again=0, needless=0)
+    reported = Counter[str](kills=0, again=0, needless=0)
     for phase in (*plan, None):
         before, stored = trial.worked(), trial.stored()
         known = (trial.out / "kept" / "beginning.npz").exists()
         dead = trial.killed(phase, rng.uniform(0, PHASES[phase][1]) if phase else 0.0)
-        told["kills"] += dead
+        reported["kills"] += dead
         if phase:
-            told[phase] += dead
+            reported[phase] += dead
         now = trial.worked()
         new = now - before
-        told["needless"] += sum(new[f"frame {frame}"] for frame in stored) + (known and new["begin"])
-        told["again"] += sum(count for what, count in new.items() if what in before)
-    return told
+        reported["needless"] += sum(new[f"frame {frame}"] for frame in stored) + (known and new["begin"])
+        reported["again"] += sum(count for what, count in new.items() if what in before)
+    return reported
 
 
 def differences(one: Path, other: Path) -> dict[str, float]:
@@ -220,16 +220,16 @@ def main() -> None:
     alone.killed()
     ahead = Trial(recording, given.folder / "ahead", ahead=True).begun_as(alone.out)
     ahead.killed()
-    told, different = Counter[str](), dict[str, float]()
+    reported, different = Counter[str](), dict[str, float]()
     for number in range(given.rounds):
         trial = Trial(recording, given.folder / f"alone{number}")
-        told.update(one_round(trial, PLAN, rng))
+        reported.update(one_round(trial, PLAN, rng))
         different |= differences(alone.out, trial.out)
         trial = Trial(recording, given.folder / f"ahead{number}", ahead=True).begun_as(alone.out)
-        told.update(one_round(trial, PLAN_AHEAD, rng))
+        reported.update(one_round(trial, PLAN_AHEAD, rng))
         different |= differences(ahead.out, trial.out)
-        print(number, dict(told), different, flush=True)
-    print(json.dumps({**told, "frames": 2 * FRAMES * given.rounds, "different": different}))
+        print(number, dict(reported), different, flush=True)
+    print(json.dumps({**reported, "frames": 2 * FRAMES * given.rounds, "different": different}))
 
 
 if __name__ == "__main__":

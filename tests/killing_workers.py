@@ -125,8 +125,8 @@ def main() -> None:
         [outcome] = reconstruct_on_cluster({"worm": Job(recording, shared, chosen)}, Place(scheduler), say, "cpu")
     spent = time.monotonic() - began
     reconstruct(Job(recording, alone, chosen), lambda *_: None, given.workers)
-    told = {"kills": len(killer.killed), "seconds": round(spent), "fault": outcome.fault}
-    print(json.dumps(told | {"different": killing.differences(alone, shared)}))
+    reported = {"kills": len(killer.killed), "seconds": round(spent), "fault": outcome.fault}
+    print(json.dumps(reported | {"different": killing.differences(alone, shared)}))
 
 
 if __name__ == "__main__":

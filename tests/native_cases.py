@@ -122,7 +122,7 @@ class Maker:
             return self._random.integers(-span, span, count, dtype=np.int64)
         if field in RESULTS[name]:
             return np.full(count, 7e7, np.float32)
-        if field in ("frame", "frames", "rotation"):
+        if field in ("start_bishop", "bishop", "rotation"):
             turns = np.linalg.qr(self._random.standard_normal((max(1, count // 9), 3, 3)))[0]
             return self._oddly(turns.ravel()[:count].astype(np.float32))
         if field == "hessian":
@@ -183,7 +183,7 @@ CENTRES = {
 """Mean and spread of what is not drawn around 0 with a spread of 1."""
 UNIFORM = {"centre": (-0.2, 1.2), "sigma": (0.8, 4.0), "iota": (0.3, 0.9), "rho": (0.8, 2.0), "up_image": (-1.0, 1.0)}
 RESULTS: dict[str, tuple[str, ...]] = {
-    "integrate": ("points", "frames"),
+    "integrate": ("points", "bishop"),
     "take_step": tuple(f"new_{name}" for name in backend._STATE),
     "project": ("pixels",),
     "optics": ("stretch", "beyond"),
@@ -215,8 +215,9 @@ def _count(name: str, field: str, sizes: Sizes) -> int:
         return batch * {"hessian": s["count"] ** 2, "damping": 1}.get(field, s["count"])
     counts = {
         "focal": 2 * rig, "centre": 2 * rig, "distortion": 5 * rig, "rotation": 9 * rig, "translation": 3 * rig,
-        "shift_basis": 2 * cameras * axes, "position": 3 * batch, "frame": 9 * batch, "length": batch, "start": batch,
-        "points": 3 * batch * vertices, "frames": 9 * batch * vertices, "curvature": 2 * batch * vertices,
+        "shift_basis": 2 * cameras * axes, "position": 3 * batch, "start_bishop": 9 * batch,
+        "length": batch, "start": batch,
+        "points": 3 * batch * vertices, "bishop": 9 * batch * vertices, "curvature": 2 * batch * vertices,
         "step": batch * unknowns, "basis": vertices * nodes, "segments": max(0, vertices - 1) * nodes,
         "shift": batch * axes, "pixels": 2 * blobs, "gram": 25 * blobs, "slope": 5 * blobs, "by_view": 6 * blobs,
         "hessian": batch * unknowns**2, "gradient": batch * unknowns,

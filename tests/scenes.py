@@ -46,7 +46,7 @@ def worm(batch: int = 1, vertices: int = 32, cameras: int = 3, seed: int = 0) ->
     even = torch.ones(batch, cameras, dtype=torch.float64)
     return FrameState(
         points=made.points,
-        frames=made.frames,
+        bishop=made.bishop,
         curvature=curvature,
         length=length,
         shift=torch.zeros(batch, 2 * cameras - 3, dtype=torch.float64),

@@ -51,9 +51,9 @@ def test_a_complete_result(tmp_path: Path) -> None:
         assert content["look_at"] == [[13, 13], [15, 16]] and content["head_confidence"] == 0.993
         assert content["settings"] == {"tracking.fitter": {"value": "adam", "default": "second-order"}}
         text = found.text()
-        for told in ("trial-037, frames 10:20, 0.4 s at 25 frames/s", "99.3%", "27.9 frames/s", "on cpu, seed 3",
+        for reported in ("trial-037, frames 10:20, 0.4 s at 25 frames/s", "99.3%", "27.9 frames/s", "on cpu, seed 3",
                      "tracking.fitter = adam (default second-order)", "missing    nothing"):  # fmt: skip
-            assert told in text, told
+            assert reported in text, reported
 
 
 def test_a_growing_result(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_no_result(tmp_path: Path) -> None:
 
 
 def test_the_log_tells_a_run(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     log = RunLog(tmp_path)
     with pytest.raises(InputError), log.run("midline3d 9: reconstruct"):
-        tick = log.watched(lambda *words: told.append(words))
+        tick = log.watched(lambda *words: reported.append(words))
         for done in range(5):
             tick(f"searching in frame {done}", 0, 0)
         tick("reconstructing", 3, 10)
@@ -130,14 +130,28 @@ def test_the_log_tells_a_run(tmp_path: Path, recwarn: pytest.WarningsRecorder) -
         "warning: it is dark in here",
     ]
     assert lines[4].startswith("stopped after 0.0 s: InputError: the disk is full")
-    assert lines[5] == "again" and lines[6].startswith("done in") and len(told) == 6
+    assert lines[5] == "again" and lines[6].startswith("done in") and len(reported) == 6
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     with file_system(tmp_path / "small", 1) as small:
-        fill(small, 0)
+        taken = fill(small, 0)
         with RunLog(small).run("x" * 10_000) as log:
-            log.say("still here")
+            with pytest.raises(OSError, match="No space"):
+                (small / "other").write_bytes(b"x" * 10_000)
+            log.say("lost")
+            taken.unlink()
+            log.say("there is room again")
+        text = (small / "log.txt").read_text(encoding="utf-8")
+    assert "lost" not in text and "there is room again" in text and "done in" in text
+
+
+def test_a_log_that_is_none_hides_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").mkdir()
+    shown = warnings.showwarning
+    with pytest.raises(ValueError, match="of the run itself"), RunLog(tmp_path).run("a run"):
+        raise ValueError("of the run itself")
+    assert warnings.showwarning is shown and (tmp_path / "log.txt").is_dir()
 
 
 def test_every_reason_is_documented() -> None:

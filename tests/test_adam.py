@@ -24,7 +24,7 @@ def descent(truth: FrameState, steps: int, blank: bool = False, **changes: float
     cameras = rig(3, SIZE, 30.0).to(torch.float32)
     images = torch.zeros(len(truth), 3, SIZE, SIZE)
     if not blank:
-        appearance = TAPER.apply(truth.view_appearance, optics(cameras, truth.points, truth.frames[..., 0]))
+        appearance = TAPER.apply(truth.view_appearance, optics(cameras, truth.points, truth.bishop[..., 0]))
         images = render(appearance.blobs(project(cameras, truth.points, truth.shift), truth.rho), images, 1e-3).image
     settings = replace(AdamSettings(), steps=steps, **changes)
     return Descent(Views(images, cameras), TAPER, LossWeights(), BOUNDS, settings, 1e-3)

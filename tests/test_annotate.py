@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -20,6 +24,7 @@ from midline3d import InputError, Settings, load_recording, save_calibration
 from midline3d.evaluate import Click, read_clicks, write_clicks
 from midline3d.recording import prepare
 from midline3d.store import Header, Result
+from midline3d.viewer import annotating
 from midline3d.viewer.annotating import Annotating, agreement_in
 from midline3d.viewer.app import annotation_application
 
@@ -83,6 +88,25 @@ def test_people_do_not_see_or_touch_each_others_clicks(viewer: Viewer, out: Path
     (pair,) = viewer.get("/api/agreement").json
     assert pair["people"] == ["ada", "bob"] and pair["line_px"] == pytest.approx(1.0)
     assert agreement_in(out)[0].summary() == pair
+
+
+def test_two_people_who_click_at_once_lose_nothing(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with a process of their own, that is, without a lock in common but the folder's."""
+    people = [Annotating(out, who, count=2) for who in ("ada", "bob")]
+    both, read = threading.Barrier(2), annotating.read_clicks
+
+    def slowly(*given: Any) -> list[Click]:
+        """Gives the other time to read the same, too; who holds the lock waits in vain."""
+        before = read(*given)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        return before
+
+    write_clicks(out / "annotations.csv", [])
+    monkeypatch.setattr(annotating, "read_clicks", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda person: person.keep(0, [{"u": 1.0, "v": 2.0, "label": ""}]), people))
+    assert {click.who for click in read_clicks(out / "annotations.csv")} == {"ada", "bob"}
 
 
 def test_what_cannot_be_clicked_is_said(viewer: Viewer, out: Path, tmp_path: Path) -> None:

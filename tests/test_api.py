@@ -46,14 +46,14 @@ def test_every_function_has_an_example_that_holds(workshop: Path) -> None:
 
 
 def test_nothing_is_printed_unless_it_is_asked_for(workshop: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     plan = midline3d.Plan(preset="clean", frames=1, size=200, px_per_mm=60.0, source="npy")
     midline3d.simulate(str(workshop / "another"), plan)
     assert capfd.readouterr() == ("", "")
-    midline3d.simulate(str(workshop / "another"), plan, progress=lambda *step: told.append(step))
-    assert told[-1] == ("simulating", 3, 3) and capfd.readouterr() == ("", "")
-    midline3d.check(str(workshop / "recording"), progress=lambda *step: told.append(step))
-    assert told[-1][0] == "looking around" and capfd.readouterr() == ("", "")
+    midline3d.simulate(str(workshop / "another"), plan, progress=lambda *step: reported.append(step))
+    assert reported[-1] == ("simulating", 3, 3) and capfd.readouterr() == ("", "")
+    midline3d.check(str(workshop / "recording"), progress=lambda *step: reported.append(step))
+    assert reported[-1][0] == "looking around" and capfd.readouterr() == ("", "")
 
 
 def test_strings_are_paths_everywhere(workshop: Path, tmp_path: Path) -> None:

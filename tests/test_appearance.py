@@ -102,7 +102,7 @@ def test_blur_spreads_the_light_and_keeps_it() -> None:
 @pytest.mark.parametrize("sigma", [2.0, 4.0])
 def test_derivatives_by_view(kind: int, sigma: float) -> None:
     taper, cameras, state = tapers()[kind], rig(), worm()
-    seen = optics(cameras, state.points, state.frames[..., 0])
+    seen = optics(cameras, state.points, state.bishop[..., 0])
     base = views(sigma=sigma, iota=0.8, defocus=0.6)
 
     def appearance(values: Tensor) -> Tensor:

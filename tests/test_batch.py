@@ -1,6 +1,7 @@
 """Slots that follow their clips at their own pace find what following frame after frame finds."""
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from midline3d import bench
 from midline3d.bench import (
     draw,
     drawn_clip,
@@ -32,15 +34,18 @@ CPU = torch.device("cpu")
 FRAMES = 12
 
 
-@pytest.fixture(scope="module")
-def beginning() -> Beginning:
+def quick_settings() -> Settings:
     settings = Settings()
-    settings = replace(
+    return replace(
         settings,
         start=replace(settings.start, pairs=1, apart=2, starts=4),
         body=replace(settings.body, span=6, frames=4, iterations=10),
     )
-    clip = drawn_clip(Plan("clean", FRAMES, size=320, px_per_mm=90.0, seed=0), settings, CPU, window=140)
+
+
+@pytest.fixture(scope="module")
+def beginning() -> Beginning:
+    clip = drawn_clip(Plan("clean", FRAMES, size=320, px_per_mm=90.0, seed=0), quick_settings(), CPU, window=140)
     return begin(clip, torch.Generator().manual_seed(0), lambda *_: None)
 
 
@@ -125,6 +130,25 @@ def test_the_work_of_the_benchmark_has_any_size(beginning: Beginning) -> None:
     assert step_seconds(work, 1) > 0 and iteration_seconds(work, 1) > 0
     clip = beginning.clip
     assert frame_seconds(clip.settings, clip.cameras, clip.centres([0])[0].numpy(), 140) > 0
+
+
+def test_the_benchmark_runs_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every figure that its table and its plot show, at the smallest sizes."""
+    monkeypatch.setattr(bench, "Settings", quick_settings)
+    monkeypatch.setattr(bench, "VERTICES", (32,))
+    monkeypatch.setattr(bench, "WINDOW", 100)
+    monkeypatch.setattr(bench, "WINDOWS", (100,))
+    said: list[str] = []
+    figures = json.loads(json.dumps(bench.bench("cpu", said.append, frames=6, compare=True)))
+    assert figures["frames"] == 6 and figures["lost"] == 0 and figures["midline_px"] < 0.5
+    assert [row["size"] for row in figures["batch"]] == [1, 8]
+    assert figures["start"] == {"starts": 4, "kept": 4, "pairs": 1}
+    assert set(figures["step_ms"]) == {"reference", "cpu"} and figures["step_ms"]["cpu"] > 0
+    assert "following the worm" in said and said[-1].startswith("timing other numbers")
+    shown = table(figures)
+    assert str(shown.title).startswith("6 simulated frames") and shown.row_count == 11 + len(figures["batch"]) + 2
+    draw(figures, tmp_path / "t.png")
+    assert (tmp_path / "t.png").stat().st_size > 1000
 
 
 def test_the_table_tells_what_the_figures_say() -> None:

@@ -68,7 +68,7 @@ def blobs(scene: Scene, state: FrameState) -> Tensor:
     """(batch, camera, vertex, 4): u, v, sigma-bar and iota-bar, light's way and focus made anew."""
     problem = scene.here.problem
     cameras = problem.views.cameras
-    appearance = problem.taper.apply(state.view_appearance, optics(cameras, state.points, state.frames[..., 0]))
+    appearance = problem.taper.apply(state.view_appearance, optics(cameras, state.points, state.bishop[..., 0]))
     centre = project(cameras, state.points, state.shift)
     return torch.cat([centre, appearance.sigma[..., None], appearance.iota[..., None]], -1)
 
@@ -76,7 +76,7 @@ def blobs(scene: Scene, state: FrameState) -> Tensor:
 def test_blobs_by_the_unknowns_that_move_vertices(scene: Scene) -> None:
     layout, state = scene.problem.layout, scene.here.at.state
     problem = scene.here.problem
-    seen = optics(problem.views.cameras, state.points, state.frames[..., 0])
+    seen = optics(problem.views.cameras, state.points, state.bishop[..., 0])
     found = learning._by_coordinates(scene.here, seen) @ learning._coordinates(scene.here)[:, None]
     assert found.shape[-1] == layout.shape_count
     right = []

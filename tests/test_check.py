@@ -112,19 +112,19 @@ def test_a_run_refuses_cameras_that_are_mixed_up(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("turned", "told"),
+    ("turned", "reported"),
     [
         ((slice(None), slice(None, None, -1)), "cam2 seems mirrored left to right"),
         ((slice(None, None, -1), slice(None)), "cam2 seems mirrored top to bottom"),
         ((slice(None, None, -1), slice(None, None, -1)), "cam2 seems upside down"),
     ],
 )
-def test_a_view_that_is_turned_is_named(tmp_path, turned, told):
+def test_a_view_that_is_turned_is_named(tmp_path, turned, reported):
     pictures = DrawnRecording(frames=24, worms=(roaming,), dirt=0).pictures()
     pictures[2] = pictures[2][:, *turned]
     folder = write(tmp_path, pictures)
-    assert told in texts(check(folder))
-    with pytest.raises(InputError, match=told):
+    assert reported in texts(check(folder))
+    with pytest.raises(InputError, match=reported):
         prepare(load_recording(folder), QUICK, tmp_path / "p")
 
 
@@ -151,9 +151,9 @@ def test_the_advice_on_a_late_camera_leads_to_a_recording_that_passes(tmp_path):
     pictures = DrawnRecording(frames=42, worms=(roaming,), dirt=0).pictures()
     late = np.stack([pictures[0, 6:], pictures[1, 6:], pictures[2, :-6]])
     folder = write(tmp_path, late)
-    told = texts(check(folder))
-    advice = re.search(r"set the offset of (cam\d) to (\d+) in recording.toml, and give --shortest", told)
-    assert advice, told
+    reported = texts(check(folder))
+    advice = re.search(r"set the offset of (cam\d) to (\d+) in recording.toml, and give --shortest", reported)
+    assert advice, reported
     text = (folder / "recording.toml").read_text()
     source = f'source = "{advice[1]}.npy"'
     (folder / "recording.toml").write_text(text.replace(source, f"{source}\noffset = {advice[2]}"))

@@ -42,9 +42,9 @@ def midline3d(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
         with pytest.raises(SystemExit) as end:
             main()
             sys.exit(0)
-        told = capfd.readouterr()
+        reported = capfd.readouterr()
         code = end.value.code
-        return Run(code if isinstance(code, int) else 0, told.out, told.err)
+        return Run(code if isinstance(code, int) else 0, reported.out, reported.err)
 
     return run
 
@@ -150,7 +150,7 @@ def test_wrong_device(clean: Path, tmp_path: Path, midline3d: Command, refused: 
 
 
 @pytest.mark.parametrize(
-    ("told", "arguments"),
+    ("reported", "arguments"),
     [
         ("'gpu' is not one of 'auto', 'cpu', 'cuda'", ("reconstruct", "x", "-o", "y", "--device", "gpu")),
         ("missing option '--out'", ("reconstruct", "x")),
@@ -162,9 +162,9 @@ def test_wrong_device(clean: Path, tmp_path: Path, midline3d: Command, refused: 
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(
-    told: str, arguments: tuple[object, ...], refused: Callable[..., str]
+    reported: str, arguments: tuple[object, ...], refused: Callable[..., str]
 ) -> None:
-    assert told.lower() in refused(*arguments).lower()
+    assert reported.lower() in refused(*arguments).lower()
 
 
 def test_evaluate(clean: Path, tmp_path: Path, midline3d: Command, refused: Callable[..., str]) -> None:

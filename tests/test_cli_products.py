@@ -40,9 +40,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_kinematics(out: Path, midline3d: Command, tmp_path: Path) -> None:  # noqa: F811
     run = midline3d("kinematics", out, "-o", tmp_path, "--without-suspect")
     assert run.status == 0 and "forward_speed" in run.out and "kinematics.nc" in run.out and "Traceback" not in run.err
-    told = xr.load_dataset(tmp_path / "kinematics.nc")
-    assert np.isnan(told.speed.values[45]) and told.frame.values[45] == 50
-    assert float(told.forward_speed.mean()) == pytest.approx(0.3, rel=0.02)
+    reported = xr.load_dataset(tmp_path / "kinematics.nc")
+    assert np.isnan(reported.speed.values[45]) and reported.frame.values[45] == 50
+    assert float(reported.forward_speed.mean()) == pytest.approx(0.3, rel=0.02)
     assert len(pd.read_csv(tmp_path / "kinematics.csv")) == 100
     run = midline3d("kinematics", out / "midline.nc", "--window", "0.6", "--json")
     figures = json.loads(run.out)
@@ -60,9 +60,9 @@ def test_a_frame_of_another_day(out: Path, midline3d: Command, refused: Callable
         text + "[frame]\nup = [0, 1, 0]\nheading = [1, 0, 0]\norigin = [1, 2, 3]\n", encoding="utf-8"
     )
     assert midline3d("kinematics", out, "--frame", tmp_path, "-o", tmp_path).status == 0
-    told, plain = xr.load_dataset(tmp_path / "kinematics.nc"), of(out)
+    reported, plain = xr.load_dataset(tmp_path / "kinematics.nc"), of(out)
     turned = plain.velocity.values @ np.array([[1, 0, 0], [0, 0, -1], [0, 1, 0]]).T
-    assert told.velocity.values == pytest.approx(turned, abs=1e-9) and "elevation" in told
+    assert reported.velocity.values == pytest.approx(turned, abs=1e-9) and "elevation" in reported
     assert midline3d("export", out, "--to", "movement", "--frame", tmp_path, "-o", tmp_path / "a.nc").status == 0
     applied = xr.load_dataset(tmp_path / "a.nc").attrs["applied_frame"]
     assert world_of({"frame": applied}).origin.tolist() == [1, 2, 3]

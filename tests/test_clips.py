@@ -119,10 +119,10 @@ def test_the_stitched_result_is_whole(recording: Path, stitched: Path) -> None:
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_the_result_is_the_same_whatever_the_workers(recording: Path, stitched: Path, out: Path, workers: int) -> None:
-    told: list[tuple[str, int, int]] = []
-    reconstruct(Job(recording, out, settings()), lambda *what: told.append(what), workers)
+    reported: list[tuple[str, int, int]] = []
+    reconstruct(Job(recording, out, settings()), lambda *what: reported.append(what), workers)
     assert killing.differences(stitched, out) == {}
-    counts = [done for doing, done, total in told if doing == "reconstructing" and total == killing.FRAMES]
+    counts = [done for doing, done, total in reported if doing == "reconstructing" and total == killing.FRAMES]
     assert counts == sorted(counts) and counts[-1] == killing.FRAMES
 
 
@@ -208,8 +208,8 @@ def test_a_swap_is_found_and_repaired(recording: Path, stitched: Path, tmp_path:
         wrong = [frame for frame in some if frames.read(frame) is not None]
         swapped = open_result(out).position.values[wrong, :, :, 0]
         assert np.linalg.norm(swapped - right.position.values[wrong, :, :, 0], axis=1).mean() > 0.2, "mm"
-        told = put_right(plan.beginning, result, quiet)
-    assert told.startswith(f"{len(wrong)} frames turned round")
+        reported = put_right(plan.beginning, result, quiet)
+    assert reported.startswith(f"{len(wrong)} frames turned round")
     found = open_result(out)
     for name, far in (("position", 0.01), ("projection", 0.6), ("bend", 0.5), ("length", 0.01)):
         away = np.abs(numbers(found, name)[wrong] - numbers(right, name)[wrong])
@@ -236,8 +236,8 @@ def test_what_one_side_lost_the_other_finds_and_what_does_not_meet_is_suspect(
             result.append(frame, replace(record, position=record.position + 0.5, loss=-1e6))
         result.flush()
         votes = dict.fromkeys([9, 10, 14, 15, 18, 19, 25, 26], 3.0)
-        told = put_right(plan.beginning, result, quiet, votes, (seam,))
-    assert "0 frames turned round" in told and "do not meet" in told
+        reported = put_right(plan.beginning, result, quiet, votes, (seam,))
+    assert "0 frames turned round" in reported and "do not meet" in reported
     found = open_result(out)
     away = np.abs(found.position.values - right.position.values)[lost]
     assert np.median(away) < 0.01 and found.status.values[lost].tolist() == right.status.values[lost].tolist()

@@ -150,15 +150,15 @@ def test_interrupted_and_given_again(
 def test_a_clip_that_fails_leaves_the_others_to_be_done(recording: Path, out: Path, scheduler: str) -> None:
     (out / "clips").mkdir()
     (out / "clips" / "0001").write_text("a file")
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     jobs = {"worm": Job(recording, out, settings(10))}
-    [outcome] = reconstruct_on_cluster(jobs, Place(scheduler), lambda *what: told.append(what), "cpu")
+    [outcome] = reconstruct_on_cluster(jobs, Place(scheduler), lambda *what: reported.append(what), "cpu")
     assert outcome.fault is not None and "is a file, or lies in one" in outcome.fault and not outcome.own
     found = open_result(out)
     pending = found.frame.values[found.status.values == "pending"].tolist()
     assert 0 < len(pending) < killing.FRAMES and info(out).state == "growing", "the others are taken over"
-    assert {doing for doing, _, _ in told} == {"0 of 1 recordings done, 2 workers"}
-    assert max(done for _, done, _ in told) < killing.FRAMES, "the last frame is done when the recording is"
+    assert {doing for doing, _, _ in reported} == {"0 of 1 recordings done, 2 workers"}
+    assert max(done for _, done, _ in reported) < killing.FRAMES, "the last frame is done when the recording is"
 
 
 @pytest.mark.long
@@ -172,10 +172,10 @@ def test_groups_of_clips_find_the_same(
     monkeypatch.setattr(ALONE, "_side_by_side", lambda run, plan, workers: ALONE._in_slots(run, plan))
     reconstruct(Job(recording, whole, settings(10)), quiet)
     job = Job(recording, out, settings(10))
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     for number in (1, 0):
-        CLIPS.run_group(job, number, lambda _, done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] > told[0][1], "both clips of the group, to their ends"
+        CLIPS.run_group(job, number, lambda _, done, total: reported.append((done, total)))
+    assert reported[-1][0] == reported[-1][1] > reported[0][1], "both clips of the group, to their ends"
     with pytest.raises(InputError, match=r"there is no group 2: .* groups 0 to 1"):
         CLIPS.run_group(job, 2)
     CLIPS.stitch(job)

@@ -59,7 +59,7 @@ def test_helix(kappa: float, tau: float, dtype: torch.dtype, tolerance: float) -
     points, frame, curvature = helix(kappa, tau, 1.1)
     made = along(points, frame, curvature, 1.1, dtype)
     assert (made.points[0].double() - points).norm(dim=-1).max() < tolerance * 1.1
-    eye = made.frames.mT @ made.frames
+    eye = made.bishop.mT @ made.bishop
     assert (eye - torch.eye(3, dtype=dtype)).abs().max() < (1e-10 if dtype == DOUBLE else 1e-5)
 
 
@@ -75,13 +75,13 @@ def test_any_start_gives_the_same_curve() -> None:
     for start in (1, 40, 64, N - 1):
         again = curve.integrate(
             whole.points[:, start],
-            whole.frames[:, start],
+            whole.bishop[:, start],
             curvature,
             torch.ones(4, dtype=DOUBLE),
             torch.full((4,), start),
         )
         assert torch.allclose(again.points, whole.points, atol=1e-12)
-        assert torch.allclose(again.frames, whole.frames, atol=1e-12)
+        assert torch.allclose(again.bishop, whole.bishop, atol=1e-12)
 
 
 def test_recover_is_the_inverse_of_integrate() -> None:
@@ -109,14 +109,14 @@ def test_reversed_is_the_same_curve_from_the_other_end() -> None:
     )
     other = curve.integrate(
         made.points[:, -1],
-        curve.reversed_frames(made.frames[:, -1]),
+        curve.reversed_bishop(made.bishop[:, -1]),
         curve.reversed_curvature(curvature),
         ones,
         torch.zeros(4, dtype=torch.long),
     )
     # Not to the last digit: a chord is the fourth-order one of its walk, and the walks differ.
     assert (other.points.flip(1) - made.points).abs().max() < 1e-4
-    assert (curve.reversed_frames(other.frames.flip(1)) - made.frames).abs().max() < 1e-6
+    assert (curve.reversed_bishop(other.bishop.flip(1)) - made.bishop).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("by", [-5, -1, 0, 3])
@@ -170,6 +170,6 @@ def test_gradients_of_integrate(straight: bool) -> None:
 
     def integrated(*values: Tensor) -> tuple[Tensor, Tensor]:
         made = curve.integrate(*values, start)
-        return made.points, made.frames
+        return made.points, made.bishop
 
     assert torch.autograd.gradcheck(integrated, inputs)

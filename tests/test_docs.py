@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "site"))
 import reference  # noqa: E402
 
+NOTED = (
+    *("curve", "cameras", "appearance", "losses", "scoring", "state", "rendering", "rendering.reference", "kernels"),
+    *("fitting.pins", "fitting.uncertainty", "fitting.views", "fitting.body", "tracking.clip", "tracking.veil"),
+)
+"""Modules whose names docs/notation.md uses."""
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
@@ -56,13 +62,35 @@ def test_every_setting_has_its_default_and_range() -> None:
     assert "| `vertices` | `128` | 8 | 2048 | N" in page
 
 
-def test_every_public_name_is_told() -> None:
+def test_every_public_name_is_documented() -> None:
     page = reference.python_page()
     for name in midline3d.__all__:
         if name not in ("__version__", "kinematics", "midlines"):
             assert f"### midline3d.{name}\n" in page, name
     assert "### midline3d.kinematics.of\n" in page and "```pycon\n>>> import midline3d" in page
     assert "- `seed`: of everything random." in page
+
+
+def test_the_notation_names_what_is_there() -> None:
+    """Every name with a dot: of a setting, of something in a module, or of a record's field."""
+    page = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
+    modules = {name: import_module(f"midline3d.{name}") for name in NOTED}
+
+    def has(thing: object, names: list[str]) -> bool:
+        if not names:
+            return True
+        known = {**getattr(thing, "__annotations__", {}), **getattr(thing, "__dataclass_fields__", {})}
+        return (hasattr(thing, names[0]) or names[0] in known) and has(getattr(thing, names[0], None), names[1:])
+
+    for name in set(re.findall(r"`([A-Za-z_]\w*(?:\.\w+)+)`", page)) - {"recording.crop"}:
+        first, *rest = name.split(".")
+        if first == "settings":
+            assert has(Settings(), rest), name
+        else:
+            homes = [module for path, module in modules.items() if path.split(".")[-1] == first]
+            owners = [getattr(module, first) for module in modules.values() if hasattr(module, first)]
+            packages = [modules[name]] if name in modules else []
+            assert packages or any(has(thing, rest) for thing in homes + owners), name
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:

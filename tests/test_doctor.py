@@ -22,8 +22,8 @@ def part(found: Checkup, name: str) -> Part:
 
 def test_all_that_matters_is_looked_at(midline3d: Command) -> None:  # noqa: F811
     run = midline3d("doctor")
-    for told in (platform.python_version(), torch.__version__.split("+")[0], "processor", "renderer in C", "GPU"):
-        assert told in run.out
+    for reported in (platform.python_version(), torch.__version__.split("+")[0], "processor", "renderer in C", "GPU"):
+        assert reported in run.out
     assert run.status == (0 if run.out.splitlines()[-1] == "nothing to mend" else 1)
     content = json.loads(midline3d("doctor", "--json").out)
     assert content["ok"] == (run.status == 0)

@@ -84,8 +84,8 @@ def test_each_kind_of_edit(out: Path, grown: bool) -> None:
     assert found.source_frame.values[8].tolist() == plain.source_frame.values[8].tolist()
     rest = [0, 1, 4, 9]
     assert np.array_equal(found.position.values[rest], plain.position.values[rest])
-    told = info(out)
-    assert told.frames.edited == tuple(found.edited.values.tolist()) and told.doubtful == [13, 18]
+    reported = info(out)
+    assert reported.frames.edited == tuple(found.edited.values.tolist()) and reported.doubtful == [13, 18]
 
 
 def test_parts_of_a_result_have_its_edits(out: Path) -> None:

@@ -61,7 +61,7 @@ def pictures(state: FrameState) -> Tensor:
     return balanced(clean + noise * CONTRAST[:, None, None] / 30)
 
 
-def told(state: FrameState, images: Tensor) -> Evidence:
+def evidence_of(state: FrameState, images: Tensor) -> Evidence:
     return evidence(problem_with(images), state, CONTRAST, 0.6 / CONTRAST, SETTINGS.evidence)
 
 
@@ -69,13 +69,13 @@ def shortened(state: FrameState, share: float) -> FrameState:
     """The same curve up to a share of its length."""
     cut = round(share * (N - 1)) + 1
     bend = share * interpolate(state.curvature[:, :cut].mT, N, mode="linear", align_corners=True).mT
-    points, frames = state.points.clone(), state.frames.clone()
-    short = replace(state, points=points, frames=frames, curvature=bend, length=share * state.length)
+    points, bishop = state.points.clone(), state.bishop.clone()
+    short = replace(state, points=points, bishop=bishop, curvature=bend, length=share * state.length)
     return short.rebuilt(torch.zeros(1, dtype=torch.long))
 
 
 def test_a_right_curve() -> None:
-    found = told(animal(), pictures(animal()))
+    found = evidence_of(animal(), pictures(animal()))
     assert found.explained.min() > 0.93
     assert found.unexplained.max() < 0.05 and found.unbacked.max() < 0.05
     assert not found.border.any() and found.beyond.abs().max() < 0.1
@@ -85,7 +85,7 @@ def test_a_right_curve() -> None:
 
 
 def test_a_curve_beside_the_worm_is_drawn_without_light() -> None:
-    found = told(animal().translated(torch.tensor([[0.25, 0.25, 0.25]])), pictures(animal()))
+    found = evidence_of(animal().translated(torch.tensor([[0.25, 0.25, 0.25]])), pictures(animal()))
     # Some 20 pieces of the body, each of which counts about half.
     assert found.unbacked.min() > 4 and found.explained.max() < 0.4
     assert found.confidence[0].mean() < 0.3
@@ -96,7 +96,7 @@ def test_a_curve_without_its_tail_leaves_light_over_in_all_views_that_show_it() 
     right = animal()
     short = shortened(right, 0.75)
     assert (short.points[0, -1] - right.points[0, round(0.75 * (N - 1))]).norm() < 0.02
-    found = told(short, pictures(right))
+    found = evidence_of(short, pictures(right))
     over = found.unexplained[0].sort(descending=True).values
     assert over[1] > 1.0 and found.unbacked.max() < 0.3
     assert judge(found, 0.0, SETTINGS.judging).reason == "light unexplained"
@@ -106,7 +106,7 @@ def test_a_curve_without_its_tail_leaves_light_over_in_all_views_that_show_it() 
 
 def test_a_curve_that_is_too_long_is_drawn_without_light() -> None:
     right = animal()
-    found = told(right, pictures(shortened(right, 0.75)))
+    found = evidence_of(right, pictures(shortened(right, 0.75)))
     assert found.unbacked.amax() > 1.0 and found.unexplained.max() < 0.3
     assert found.confidence[0, -8:].max() < 0.2 < 0.8 < found.confidence[0, 8:32].min()
 
@@ -115,13 +115,13 @@ def test_light_far_from_the_curve_does_not_count() -> None:
     images = pictures(animal())
     dirty = images.clone()
     dirty[..., :12, :12] = CONTRAST[:, None, None]
-    one, other = told(animal(), images), told(animal(), dirty)
+    one, other = evidence_of(animal(), images), evidence_of(animal(), dirty)
     assert torch.equal(one.explained, other.explained) and torch.equal(one.unexplained, other.unexplained)
 
 
 def test_a_body_over_the_border() -> None:
     out = animal().translated(torch.tensor([[0.9, 0.0, 0.0]]))
-    found = told(out, pictures(out))
+    found = evidence_of(out, pictures(out))
     seen = (SIZE - 1) / 2 + PER_MM * out.points[0, :, 0]
     right = float((seen > SIZE - 1).float().mean())
     # The cameras 0 and 1 have x to their right, the camera 2 looks along it.
@@ -131,12 +131,12 @@ def test_a_body_over_the_border() -> None:
 
 def test_noise_alone_backs_nothing() -> None:
     noise = torch.randn(1, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(1))
-    found = told(animal(), balanced(noise * CONTRAST[:, None, None] / 30))
+    found = evidence_of(animal(), balanced(noise * CONTRAST[:, None, None] / 30))
     assert found.explained.max() < 0.1 and judge(found, 0.0, SETTINGS.judging).status == "lost"
 
 
 def test_a_state_that_is_not_a_number_speaks_against_the_frame() -> None:
     nothing = FrameState(**{name: torch.full_like(value, math.nan) for name, value in vars(animal()).items()})
-    found = told(nothing, pictures(animal()))
+    found = evidence_of(nothing, pictures(animal()))
     assert judge(found, math.nan, SETTINGS.judging).status == "lost"
     assert not found.confidence.any()

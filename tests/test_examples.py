@@ -32,6 +32,6 @@ def test_it_runs(example: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_it_is_in_cells(example: Path) -> None:
-    """Every cell is told what it is for, and every line belongs to one."""
+    """Every cell says what it is for, and every line belongs to one."""
     lines = example.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# %% [markdown]" and lines.count("# %%") + 1 >= lines.count("# %% [markdown]") >= 3

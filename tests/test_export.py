@@ -130,11 +130,11 @@ def test_anipose(out: Path, truth: np.ndarray, tmp_path: Path) -> None:
     # As Anipose itself turns points: p = (x - center) M^T.
     turn = table[[f"M_{row}{column}" for row in range(3) for column in range(3)]].to_numpy().reshape(-1, 3, 3)
     centre = table[[f"center_{axis}" for axis in range(3)]].to_numpy()
-    told = table[[f"k{place:03d}_{axis}" for place in range(KEYPOINTS) for axis in "xyz"]].to_numpy()
-    told = told.reshape(-1, KEYPOINTS, 3)
-    meets(told, truth)
+    reported = table[[f"k{place:03d}_{axis}" for place in range(KEYPOINTS) for axis in "xyz"]].to_numpy()
+    reported = reported.reshape(-1, KEYPOINTS, 3)
+    meets(reported, truth)
     position = open_result(out).position.isel(individual=0).transpose("time", "keypoint", "space").values
-    assert told @ turn + centre[:, None] == pytest.approx(position, abs=1e-5, nan_ok=True)
+    assert reported @ turn + centre[:, None] == pytest.approx(position, abs=1e-5, nan_ok=True)
     pixels = open_result(out).projection.values
     assert table.k003_ncams.tolist() == (pixels[:, :, 3] <= 89.5).all(-1).sum(1).tolist()
 
@@ -172,15 +172,16 @@ def test_wcon(out: Path, truth: np.ndarray, tmp_path: Path) -> None:
         "additionalProperties": False,
     }
     jsonschema.Draft7Validator(rules).validate(content)
-    told = content["data"][0]
-    points = np.array([told["x"], told["y"], told["@midline3d"]["z"]], np.float64).transpose(1, 2, 0)
+    reported = content["data"][0]
+    points = np.array([reported["x"], reported["y"], reported["@midline3d"]["z"]], np.float64).transpose(1, 2, 0)
     meets(points, truth)
-    assert told["head"] == "L" and told["@midline3d"]["frame"] == list(FRAMES)
+    assert reported["head"] == "L" and reported["@midline3d"]["frame"] == list(FRAMES)
     assert (
-        told["@midline3d"]["status"][LOST - FRAMES[0]] == "lost" and told["x"][LOST - FRAMES[0]] == [None] * KEYPOINTS
+        reported["@midline3d"]["status"][LOST - FRAMES[0]] == "lost"
+        and reported["x"][LOST - FRAMES[0]] == [None] * KEYPOINTS
     )
     # Every number beside t, x and y has its unit, as the notation asks.
-    numbers = {name for name, values in told["@midline3d"].items() if not isinstance(values[0], str)}
+    numbers = {name for name, values in reported["@midline3d"].items() if not isinstance(values[0], str)}
     assert numbers <= set(content["units"])
 
 

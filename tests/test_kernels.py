@@ -34,7 +34,7 @@ from midline3d.kernels import (  # noqa: E402
 from midline3d.kernels.layout import PLACES  # noqa: E402
 from midline3d.rendering import Objective, Products  # noqa: E402
 from midline3d.settings import Settings  # noqa: E402
-from midline3d.state import FrameState  # noqa: E402
+from midline3d.state import FrameState, packed, unpacked  # noqa: E402
 
 try:
     VERSIONS = cpu.versions()
@@ -172,29 +172,29 @@ def starts_of(state: FrameState) -> Tensor:
 def test_integrate(shape: str, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int) -> None:
     state = bent(shape, batch, vertices, cameras)
     start, each = starts_of(state), torch.arange(batch)
-    begin = (state.points[each, start], state.frames[each, start], state.curvature, state.length)
+    begin = (state.points[each, start], state.bishop[each, start], state.curvature, state.length)
     given = [value.float().to(candidate.device) for value in begin]
     given[2] = rows(state, candidate.device).curvature
     made = candidate.make().integrate(*given, start.to(candidate.device))
     right = REFERENCE.integrate(*begin, start)
-    assert apart(made.points, right.points) < candidate.places and apart(made.frames, right.frames) < candidate.places
+    assert apart(made.points, right.points) < candidate.places and apart(made.bishop, right.bishop) < candidate.places
 
 
 @every_backend
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_curve_through_a_loose_frame(
+def test_a_curve_through_a_loose_bishop_frame(
     shape: str, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int
 ) -> None:
-    """A frame that is no rotation any more after a step."""
+    """A Bishop frame that is no rotation any more after a step."""
     state = bent(shape, batch, vertices, cameras)
     start, each = starts_of(state), torch.arange(batch)
     noise = torch.randn(batch, 3, 3, generator=torch.Generator().manual_seed(8)).double()
-    frame = (state.frames[each, start] + 0.1 * noise).float().double()
-    begin = (state.points[each, start], frame, state.curvature, state.length)
+    bishop = (state.bishop[each, start] + 0.1 * noise).float().double()
+    begin = (state.points[each, start], bishop, state.curvature, state.length)
     given = [value.float().to(candidate.device) for value in begin]
     made = candidate.make().through(*given, start.to(candidate.device))
     right = curve.through(*begin, start)
-    assert apart(made.points, right.points) < candidate.places and apart(made.frames, right.frames) < candidate.places
+    assert apart(made.points, right.points) < candidate.places and apart(made.bishop, right.bishop) < candidate.places
 
 
 @every_backend
@@ -215,8 +215,8 @@ def test_project(
 def test_optics(shared: bool, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int) -> None:
     state, views = bent("waves", batch, vertices, cameras), rigs(cameras, batch, shared, 1.0)
     given, own = rows(state, candidate.device), low(views, candidate.device)
-    made = candidate.make().optics(own, given.points, given.frames[..., 0])
-    right = optics(views, state.points, state.frames[..., 0])
+    made = candidate.make().optics(own, given.points, given.bishop[..., 0])
+    right = optics(views, state.points, state.bishop[..., 0])
     assert apart(made.stretch, right.stretch) < candidate.depths
     assert apart(made.beyond, right.beyond) < candidate.depths
 
@@ -237,7 +237,7 @@ def taper_of(batch: int, vertices: int, cameras: int, own: bool) -> Profile:
 def test_looks(own: bool, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int) -> None:
     """Values and derivatives."""
     state, taper = bent("coils", batch, vertices, cameras), taper_of(batch, vertices, cameras, own)
-    seen = optics(rigs(cameras, batch, False), state.points, state.frames[..., 0])
+    seen = optics(rigs(cameras, batch, False), state.points, state.bishop[..., 0])
     given = rows(state, candidate.device).view_appearance
     made = candidate.make().appearance(low(taper, candidate.device), given, low(seen, candidate.device))
     assert_same(made, taper.apply(state.view_appearance, seen), candidate.sums)
@@ -348,8 +348,26 @@ def test_steps(
     right = REFERENCE.take_step(state, step, problem.basis, problem.layout, problem.limits)
     basis = spline_basis(vertices, nodes, torch.float32, candidate.device)
     given = (rows(state, candidate.device), step.float().to(candidate.device), basis, problem.layout, problem.limits)
-    # A change of the curvature is told by splines that are rounded.
+    # A change of the curvature is given by splines that are rounded.
     assert_same(candidate.make().take_step(*given), right, candidate.places if size < 1 else candidate.sums)
+
+
+@every_backend
+def test_a_packed_state_is_stepped_as_it_lies(
+    candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int
+) -> None:
+    """Rows of something wider, as many clips at once keep them: what comes out is the same to the bit."""
+    state = bent("waves", batch, vertices, cameras)
+    layout, limits = Layout(nodes, 2 * cameras - 3, cameras), StepLimits(0.1, 0.3, BOUNDS)
+    step = 0.02 * torch.randn(batch, layout.count, generator=torch.Generator().manual_seed(3)).to(candidate.device)
+    apart, basis = rows(state, candidate.device), spline_basis(vertices, nodes, torch.float32, candidate.device)
+    numbers = packed(apart)
+    wider = torch.cat([torch.full_like(numbers[:, :5], torch.nan), numbers, numbers], 1)
+    together = unpacked(wider[:, 5:], apart)
+    assert packed(together).data_ptr() == wider[:, 5:].data_ptr(), "these are the rows themselves"
+    one, two = (candidate.make().take_step(given, step, basis, layout, limits) for given in (apart, together))
+    assert all(torch.equal(vars(one)[name], vars(two)[name]) for name in vars(one))
+    assert torch.equal(wider[:, 5:][:, : numbers.shape[1]], numbers), "and nothing is written into what was given"
 
 
 @every_backend
@@ -406,7 +424,7 @@ def test_the_layouts_blocks_fill_the_vector() -> None:
 @needs_c
 def test_the_c_backend_says_no_to_what_it_cannot_do() -> None:
     backend, state = cpu.CBackend(), as_float(bent("waves", 2, 16))
-    begin = (state.points[:, 0], state.frames[:, 0], state.curvature, state.length)
+    begin = (state.points[:, 0], state.bishop[:, 0], state.curvature, state.length)
     none = torch.zeros(2, dtype=torch.long)
     for wrong in (16, -17):
         with pytest.raises(IndexError, match="16 vertices"):

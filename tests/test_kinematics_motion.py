@@ -38,47 +38,47 @@ def crawler(count: int = 250, speed: float = 0.3, back: slice | None = None) -> 
 
 
 def test_a_rigid_slide() -> None:
-    told = kinematics.of(curves.result(sliding((0.3, -0.4, 1.2))))
-    assert told.speed.values == pytest.approx(1.3, rel=1e-9)
-    assert told.velocity.values == pytest.approx(np.tile([0.3, -0.4, 1.2], (100, 1)), abs=1e-9)
-    assert float(told.path_length[-1]) == pytest.approx(1.3 * 99 / curves.FPS)
-    assert float(told.straightness) == pytest.approx(1) and float(told.sinuosity) == pytest.approx(0, abs=1e-5)
-    assert told.mean_squared_displacement.values == pytest.approx((1.3 * told.lag.values) ** 2)
-    assert told.direction_correlation.values == pytest.approx(1) and np.isnan(told.persistence_time)
-    assert "local quadratic over 7 frames (0.28 s)" in told.speed.attrs["smoothing"]
+    measured = kinematics.of(curves.result(sliding((0.3, -0.4, 1.2))))
+    assert measured.speed.values == pytest.approx(1.3, rel=1e-9)
+    assert measured.velocity.values == pytest.approx(np.tile([0.3, -0.4, 1.2], (100, 1)), abs=1e-9)
+    assert float(measured.path_length[-1]) == pytest.approx(1.3 * 99 / curves.FPS)
+    assert float(measured.straightness) == pytest.approx(1) and float(measured.sinuosity) == pytest.approx(0, abs=1e-5)
+    assert measured.mean_squared_displacement.values == pytest.approx((1.3 * measured.lag.values) ** 2)
+    assert measured.direction_correlation.values == pytest.approx(1) and np.isnan(measured.persistence_time)
+    assert "local quadratic over 7 frames (0.28 s)" in measured.speed.attrs["smoothing"]
 
 
 @pytest.mark.parametrize(("way", "forward", "sideways"), [((-1, 0, 0), 1, 0), ((1, 0, 0), -1, 0), ((0, 0, 1), 0, 1)])
 def test_forward_is_head_first(way: tuple[float, float, float], forward: float, sideways: float) -> None:
     line = np.linspace(0, 1, 64)[:, None] * [1.0, 0, 0]
     points = line + np.arange(40)[:, None, None] / curves.FPS * np.array(way)
-    told = kinematics.of(curves.result(points))
-    assert told.forward_speed.values == pytest.approx(forward, abs=1e-9)
-    assert told.sideways.values == pytest.approx(sideways, abs=1e-9)
+    measured = kinematics.of(curves.result(points))
+    assert measured.forward_speed.values == pytest.approx(forward, abs=1e-9)
+    assert measured.sideways.values == pytest.approx(sideways, abs=1e-9)
 
 
 def test_noise_does_not_make_it_faster() -> None:
     """Frame-to-frame differences of the centroid would: here by a fifth and more."""
     points = sliding((0.3, 0.0, 0.0), 400, noise=0.005)
-    told = kinematics.of(curves.result(points))
+    measured = kinematics.of(curves.result(points))
     plain = np.linalg.norm(np.diff(points.mean(1), axis=0), axis=-1).mean() * curves.FPS
     assert plain > 1.15 * 0.3
-    assert float(told.speed.mean()) == pytest.approx(0.3, rel=0.02)
-    error = told.velocity.values - [0.3, 0, 0]
+    assert float(measured.speed.mean()) == pytest.approx(0.3, rel=0.02)
+    error = measured.velocity.values - [0.3, 0, 0]
     # Errors of these neighbours have nothing to do with each other, which nobody can know beforehand.
     drift = smoothing.Window.of(Options().window, curves.FPS).drift
-    assert error[5:-5].std() == pytest.approx(float(told.speed_std[5:-5].mean()) / drift, rel=0.15)
-    assert told.speed.attrs["uncertainty"] == pytest.approx(float(told.speed_std.median()))
+    assert error[5:-5].std() == pytest.approx(float(measured.speed_std[5:-5].mean()) / drift, rel=0.15)
+    assert measured.speed.attrs["uncertainty"] == pytest.approx(float(measured.speed_std.median()))
 
 
 def test_a_body_on_its_own_track_does_not_slip() -> None:
-    told = kinematics.of(curves.result(crawler()))
-    assert told.forward_speed.values == pytest.approx(0.3, rel=5e-3)
-    assert told.sideways.values == pytest.approx(0, abs=1e-2)
-    slip = told.slip.values[np.isfinite(told.slip.values)]
+    measured = kinematics.of(curves.result(crawler()))
+    assert measured.forward_speed.values == pytest.approx(0.3, rel=5e-3)
+    assert measured.sideways.values == pytest.approx(0, abs=1e-2)
+    slip = measured.slip.values[np.isfinite(measured.slip.values)]
     assert len(slip) > 100 and slip == pytest.approx(0, abs=0.05)
-    assert (told.motion.values == "forward").all()
-    assert told.run_kind.values.tolist() == ["forward"] and told.sizes["turn"] == 0
+    assert (measured.motion.values == "forward").all()
+    assert measured.run_kind.values.tolist() == ["forward"] and measured.sizes["turn"] == 0
 
 
 def test_a_wave_that_runs_in_place_slips_all_the_way() -> None:
@@ -90,12 +90,12 @@ def test_a_wave_that_runs_in_place_slips_all_the_way() -> None:
 
 
 def test_a_reversal_is_found_where_it_is() -> None:
-    told = kinematics.of(curves.result(crawler(300, back=slice(120, 180)), first=50))
-    assert told.run_kind.values.tolist() == ["forward", "backward", "forward"]
-    start, end = float(told.run_start[1]), float(told.run_end[1])
+    measured = kinematics.of(curves.result(crawler(300, back=slice(120, 180)), first=50))
+    assert measured.run_kind.values.tolist() == ["forward", "backward", "forward"]
+    start, end = float(measured.run_start[1]), float(measured.run_end[1])
     assert start == pytest.approx((50 + 120) / curves.FPS, abs=0.5) and end == pytest.approx(230 / curves.FPS, abs=0.5)
-    assert told.turn_reversal.values.tolist() == [1]
-    assert float(told.forward_speed[150]) == pytest.approx(-0.3, rel=0.01)
+    assert measured.turn_reversal.values.tolist() == [1]
+    assert float(measured.forward_speed[150]) == pytest.approx(-0.3, rel=0.01)
 
 
 def test_a_turn_has_its_angle_and_its_roll() -> None:
@@ -106,11 +106,11 @@ def test_a_turn_has_its_angle_and_its_roll() -> None:
     steps = np.stack([-np.cos(heading), -np.sin(heading), 0 * heading], -1) * 0.4 / curves.FPS
     places = np.cumsum(steps, 0)
     bodies = [BODY @ curves.rotation((roll * s, 0, 0)).T @ curves.rotation((0, 0, angle * s)).T for s in share]
-    told = kinematics.of(curves.result(np.stack(bodies) + places[:, None]))
-    assert told.sizes["turn"] == 1
-    assert float(told.turn_angle[0]) == pytest.approx(angle, abs=0.05)
-    assert float(told.turn_roll[0]) == pytest.approx(roll, abs=0.1)
-    assert float(told.turn_start[0]) < 120 / curves.FPS < float(told.turn_end[0])
+    measured = kinematics.of(curves.result(np.stack(bodies) + places[:, None]))
+    assert measured.sizes["turn"] == 1
+    assert float(measured.turn_angle[0]) == pytest.approx(angle, abs=0.05)
+    assert float(measured.turn_roll[0]) == pytest.approx(roll, abs=0.1)
+    assert float(measured.turn_start[0]) < 120 / curves.FPS < float(measured.turn_end[0])
 
 
 def test_a_random_walk_spreads_as_it_must() -> None:
@@ -148,56 +148,58 @@ def test_lost_frames_are_gaps_and_suspect_ones_can_be() -> None:
     result.status[60:66] = "suspect"
     result.position[100:104] = np.nan
     result.status[100:104] = "lost"
-    told = kinematics.of(result, Options(without=("suspect",)))
+    measured = kinematics.of(result, Options(without=("suspect",)))
     wild = kinematics.of(result)
-    assert float(wild.speed.max()) > 3 > float(np.nanmax(told.speed)) < 0.5
+    assert float(wild.speed.max()) > 3 > float(np.nanmax(measured.speed)) < 0.5
     gone = [*range(60, 66), *range(100, 104)]
     for name in ("length", "speed", "forward_speed", "torsion", "planarity", "wave_speed", "path_length"):
-        assert np.isnan(told[name].values[gone]).all(), name
-    assert np.isfinite(told.forward_speed.values[104:110]).all()
-    assert told.attrs["frames_used"] == 190 and (told.frame.values == result.frame.values).all()
+        assert np.isnan(measured[name].values[gone]).all(), name
+    assert np.isfinite(measured.forward_speed.values[104:110]).all()
+    assert measured.attrs["frames_used"] == 190 and (measured.frame.values == result.frame.values).all()
 
 
 def test_frames_that_are_left_out_of_the_file_are_gaps_too() -> None:
     points = crawler(120)
     some = np.delete(np.arange(120), [40, 41, 42])
     whole = kinematics.of(curves.result(points))
-    told = kinematics.of(curves.result(points).isel(time=some))
-    assert told.frame.values.tolist() == some.tolist()
-    assert told.forward_speed.values == pytest.approx(whole.forward_speed.values[some], abs=0.01)
+    measured = kinematics.of(curves.result(points).isel(time=some))
+    assert measured.frame.values.tolist() == some.tolist()
+    assert measured.forward_speed.values == pytest.approx(whole.forward_speed.values[some], abs=0.01)
 
 
 def test_images_without_a_place_give_shapes_alone() -> None:
     result = curves.result(crawler(100), inputs=json.dumps({"centre": "fixed"}))
-    told = kinematics.of(result)
-    assert "speed" not in told and "path_length" not in told and "run_start" not in told
-    assert "centre" in told.attrs["left_out"] and np.isfinite(told.curvature).all()
+    measured = kinematics.of(result)
+    assert "speed" not in measured and "path_length" not in measured and "run_start" not in measured
+    assert "centre" in measured.attrs["left_out"] and np.isfinite(measured.curvature).all()
     moving = [name for name, quantity in kinematics.QUANTITIES.items() if quantity.place]
-    assert not set(moving) & set(told.data_vars) and "left_out" not in kinematics.of(curves.result(crawler(100))).attrs
+    assert (
+        not set(moving) & set(measured.data_vars) and "left_out" not in kinematics.of(curves.result(crawler(100))).attrs
+    )
 
 
 def test_the_world_is_the_results_own() -> None:
     points = sliding((0.0, 0.0, -0.5))
     turn = curves.rotation((np.pi / 2, 0, 0))  # old -y is up
     world = World(turn, np.array([1.0, 2.0, 3.0]), "a test")
-    told = kinematics.of(curves.result(points, frame=world.as_json()))
-    assert told.velocity.values[10] == pytest.approx(turn @ [0, 0, -0.5], abs=1e-9)
-    assert told.attrs["world"] == "a test" and "elevation" in told
-    assert told.centroid.values[0] == pytest.approx(turn @ (points[0].mean(0) - [1, 2, 3]), abs=1e-2)
+    measured = kinematics.of(curves.result(points, frame=world.as_json()))
+    assert measured.velocity.values[10] == pytest.approx(turn @ [0, 0, -0.5], abs=1e-9)
+    assert measured.attrs["world"] == "a test" and "elevation" in measured
+    assert measured.centroid.values[0] == pytest.approx(turn @ (points[0].mean(0) - [1, 2, 3]), abs=1e-2)
     head = (points[0, 0] - points[0, -1]) / np.linalg.norm(points[0, 0] - points[0, -1])
-    assert float(told.elevation[0]) == pytest.approx(np.arcsin((turn @ head)[2]))
+    assert float(measured.elevation[0]) == pytest.approx(np.arcsin((turn @ head)[2]))
     assert "elevation" not in kinematics.of(curves.result(points))
 
 
 def test_every_quantity_is_there_with_its_unit() -> None:
     world = World(curves.rotation((0.1, 0, 0)), np.zeros(3), "a test")
-    told = kinematics.of(curves.result(crawler(300, back=slice(120, 180)), frame=world.as_json()))
-    assert set(told.data_vars) == set(kinematics.QUANTITIES)
-    for name, variable in told.variables.items():
+    measured = kinematics.of(curves.result(crawler(300, back=slice(120, 180)), frame=world.as_json()))
+    assert set(measured.data_vars) == set(kinematics.QUANTITIES)
+    for name, variable in measured.variables.items():
         assert variable.attrs["units"] and variable.attrs["long_name"], name
     for name, quantity in kinematics.QUANTITIES.items():
-        assert told[name].dims == quantity.dims, name
-        assert ("uncertainty" in told[name].attrs) == bool(quantity.uncertainty), name
+        assert measured[name].dims == quantity.dims, name
+        assert ("uncertainty" in measured[name].attrs) == bool(quantity.uncertainty), name
 
 
 def test_tables_say_the_same(tmp_path) -> None:
@@ -205,13 +207,13 @@ def test_tables_say_the_same(tmp_path) -> None:
 
     result = curves.result(crawler(300, back=slice(120, 180)), first=7)
     result.position[100:104] = np.nan
-    told = kinematics.of(result)
-    places = kinematics.write(told, tmp_path)
+    measured = kinematics.of(result)
+    places = kinematics.write(measured, tmp_path)
     read = xr.load_dataset(tmp_path / "kinematics.nc", engine="h5netcdf")
-    xr.testing.assert_allclose(read.drop_vars("motion"), told.drop_vars("motion"))
+    xr.testing.assert_allclose(read.drop_vars("motion"), measured.drop_vars("motion"))
     table = pd.read_csv(tmp_path / "kinematics.csv")
-    assert table.frame.tolist() == told.frame.values.tolist() and len(table) == 300
-    assert table.speed.values == pytest.approx(told.speed.values, rel=1e-8, nan_ok=True)
+    assert table.frame.tolist() == measured.frame.values.tolist() and len(table) == 300
+    assert table.speed.values == pytest.approx(measured.speed.values, rel=1e-8, nan_ok=True)
     assert np.isnan(table.speed.values[100:104]).all() and table.velocity_x.notna().sum() == 296
     summary = pd.read_csv(tmp_path / "kinematics-summary.csv").set_index("quantity")
     assert summary.loc["speed", "units"] == "mm/s" and summary.loc["speed", "uncertainty"] > 0
@@ -237,8 +239,8 @@ def test_what_cannot_be_measured_is_said(change, words: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_short_results_say_what_they_can(count: int) -> None:
-    told = kinematics.of(curves.result(crawler(count)))
-    assert np.isfinite(told.curvature).all() and np.isnan(told.frequency).all()
+    measured = kinematics.of(curves.result(crawler(count)))
+    assert np.isfinite(measured.curvature).all() and np.isnan(measured.frequency).all()
 
 
 @pytest.mark.parametrize(("window", "fps"), [(0.25, 25.0), (0.6, 25.0), (0.25, 60.0)])

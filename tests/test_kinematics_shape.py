@@ -24,14 +24,14 @@ def still(points: np.ndarray, count: int = 12) -> xr.Dataset:
 
 
 def test_a_helix_has_its_curvature_torsion_and_handedness() -> None:
-    told = still(curves.helix(RADIUS, PITCH, TURNS))
-    assert told.curvature.values == pytest.approx(CURVATURE, rel=1e-3)
-    assert told.torsion.values[:, 4:-4] == pytest.approx(TORSION, rel=1e-3)
-    assert told.handedness.values == pytest.approx(TORSION, rel=3e-3)
+    measured = still(curves.helix(RADIUS, PITCH, TURNS))
+    assert measured.curvature.values == pytest.approx(CURVATURE, rel=1e-3)
+    assert measured.torsion.values[:, 4:-4] == pytest.approx(TORSION, rel=1e-3)
+    assert measured.handedness.values == pytest.approx(TORSION, rel=3e-3)
     # K = |K| e^(i phase), the phase growing by tau l over the body.
-    phase = TORSION * float(told.length[0])
-    assert told.planarity.values == pytest.approx(abs(np.sin(phase) / phase), abs=2e-3)
-    assert float(told.length[0]) == pytest.approx(2 * np.pi * TURNS * np.hypot(RADIUS, RISE), rel=1e-6)
+    phase = TORSION * float(measured.length[0])
+    assert measured.planarity.values == pytest.approx(abs(np.sin(phase) / phase), abs=2e-3)
+    assert float(measured.length[0]) == pytest.approx(2 * np.pi * TURNS * np.hypot(RADIUS, RISE), rel=1e-6)
 
 
 def test_a_mirror_turns_handedness_and_writhe_round() -> None:
@@ -52,16 +52,16 @@ def test_from_the_other_end_it_is_the_same_curve() -> None:
 
 
 def test_a_circle_lies_in_its_plane() -> None:
-    told = still(curves.circle(0.3, 4.0))
-    assert told.curvature.values == pytest.approx(1 / 0.3, rel=1e-3)
-    assert told.planarity.values == pytest.approx(1, abs=1e-9)
+    measured = still(curves.circle(0.3, 4.0))
+    assert measured.curvature.values == pytest.approx(1 / 0.3, rel=1e-3)
+    assert measured.planarity.values == pytest.approx(1, abs=1e-9)
     for name in ("nonplanarity", "writhe", "handedness"):
-        assert told[name].values == pytest.approx(0, abs=1e-6)
+        assert measured[name].values == pytest.approx(0, abs=1e-6)
     # Of an arc of 4 rad: mean square along and across its axis, less the mean's square.
     across = 0.3**2 * (0.5 - np.sin(4.0) / 8)
     along = 0.3**2 * (0.5 + np.sin(4.0) / 8 - (2 * np.sin(2.0) / 4) ** 2)
-    assert told.spread.values[0, :2] == pytest.approx(sorted((across, along), reverse=True), rel=1e-3)
-    assert told.body_sinuosity.values == pytest.approx(0.3 * 4 / (0.6 * np.sin(2.0)), rel=1e-4)
+    assert measured.spread.values[0, :2] == pytest.approx(sorted((across, along), reverse=True), rel=1e-3)
+    assert measured.body_sinuosity.values == pytest.approx(0.3 * 4 / (0.6 * np.sin(2.0)), rel=1e-4)
 
 
 def test_writhe_is_gauss_integral() -> None:
@@ -77,9 +77,11 @@ def test_writhe_is_gauss_integral() -> None:
 
 def test_straight_bodies_have_no_torsion() -> None:
     line = np.linspace(0, 1, 64)[:, None] * [1.0, 2.0, 2.0]
-    told = still(line)
-    assert np.isnan(told.torsion).all() and np.isnan(told.frequency).all()
-    assert told.curvature.values == pytest.approx(0, abs=1e-9) and told.writhe.values == pytest.approx(0, abs=1e-12)
+    measured = still(line)
+    assert np.isnan(measured.torsion).all() and np.isnan(measured.frequency).all()
+    assert measured.curvature.values == pytest.approx(0, abs=1e-9) and measured.writhe.values == pytest.approx(
+        0, abs=1e-12
+    )
 
 
 def test_curvature_is_that_of_the_method() -> None:
@@ -140,15 +142,15 @@ def test_a_travelling_wave(way: int) -> None:
     times = np.arange(250) / curves.FPS
     bend = lambda u, t: 5 * np.cos(2 * np.pi * (frequency * t - way * waves * u))  # noqa: E731
     points = np.stack([curves.planar(lambda u, t=t: bend(u, t), length) for t in times])
-    told = kinematics.of(curves.result(points))
-    good = np.isfinite(told.frequency.values)
+    measured = kinematics.of(curves.result(points))
+    good = np.isfinite(measured.frequency.values)
     assert good.sum() > 180 and not good[:10].any()
-    assert told.frequency.values[good] == pytest.approx(frequency, rel=0.02)
-    assert told.wavelength.values[good] == pytest.approx(length / waves, rel=0.03)
-    assert told.wave_speed.values[good] == pytest.approx(way * frequency * length / waves, rel=0.04)
-    assert told.travelling_wave_index.values[good].min() > 0.9
-    assert told.wave_amplitude.values[good] == pytest.approx(5 / length, rel=0.03)
-    assert np.abs(told.roll_rate.values).max() < 1e-6
+    assert measured.frequency.values[good] == pytest.approx(frequency, rel=0.02)
+    assert measured.wavelength.values[good] == pytest.approx(length / waves, rel=0.03)
+    assert measured.wave_speed.values[good] == pytest.approx(way * frequency * length / waves, rel=0.04)
+    assert measured.travelling_wave_index.values[good].min() > 0.9
+    assert measured.wave_amplitude.values[good] == pytest.approx(5 / length, rel=0.03)
+    assert np.abs(measured.roll_rate.values).max() < 1e-6
 
 
 def test_a_standing_wave_has_no_wavelength() -> None:
@@ -156,11 +158,11 @@ def test_a_standing_wave_has_no_wavelength() -> None:
     points = np.stack(
         [curves.planar(lambda u, t=t: 6 * np.cos(2 * np.pi * 0.9 * t) * np.sin(2 * np.pi * u)) for t in times]
     )
-    told = kinematics.of(curves.result(points))
-    good = np.isfinite(told.frequency.values)
-    assert told.frequency.values[good] == pytest.approx(0.9, rel=0.02)
-    assert told.travelling_wave_index.values[good].max() < 0.1
-    assert np.isnan(told.wavelength).all() and np.isnan(told.wave_speed).all() and np.isnan(told.slip).all()
+    measured = kinematics.of(curves.result(points))
+    good = np.isfinite(measured.frequency.values)
+    assert measured.frequency.values[good] == pytest.approx(0.9, rel=0.02)
+    assert measured.travelling_wave_index.values[good].max() < 0.1
+    assert np.isnan(measured.wavelength).all() and np.isnan(measured.wave_speed).all() and np.isnan(measured.slip).all()
 
 
 def test_a_rigid_spin_is_roll() -> None:
@@ -168,11 +170,13 @@ def test_a_rigid_spin_is_roll() -> None:
     # An S whose tangent in the middle runs along the axis that it is turned about.
     body = curves.planar(lambda u: 6 * np.sin(2 * np.pi * u))
     points = np.stack([body @ curves.rotation((rate * t, 0, 0)).T for t in np.arange(80) / curves.FPS])
-    told = kinematics.of(curves.result(points))
-    assert told.roll_rate.values == pytest.approx(rate, rel=1e-3)
-    assert float(told.bending_angle[-1] - told.bending_angle[0]) == pytest.approx(rate * 79 / curves.FPS, rel=1e-3)
-    flat = np.stack([np.zeros(80), -np.sin(rate * told.time.values), np.cos(rate * told.time.values)], -1)
-    assert np.abs((told.bending_normal.values * flat).sum(-1)) == pytest.approx(1, abs=1e-4)
+    measured = kinematics.of(curves.result(points))
+    assert measured.roll_rate.values == pytest.approx(rate, rel=1e-3)
+    assert float(measured.bending_angle[-1] - measured.bending_angle[0]) == pytest.approx(
+        rate * 79 / curves.FPS, rel=1e-3
+    )
+    flat = np.stack([np.zeros(80), -np.sin(rate * measured.time.values), np.cos(rate * measured.time.values)], -1)
+    assert np.abs((measured.bending_normal.values * flat).sum(-1)) == pytest.approx(1, abs=1e-4)
 
 
 def test_tumbling_in_the_bending_plane_is_no_roll() -> None:
@@ -212,5 +216,5 @@ def test_the_uncertainty_of_a_rate_is_what_it_scatters_by() -> None:
     noise = np.random.default_rng(6).normal(scale=0.01, size=(4000, 3))
     fit = local_quadratic(noise, np.ones(4000, bool), Window.of(0.3, curves.FPS))
     assert fit.scatter == pytest.approx(0.01, rel=0.1)
-    told = (fit.gain[:, None] * fit.scatter)[20:-20]
-    assert fit.rate[20:-20].std(0) == pytest.approx(told.mean(0), rel=0.1)
+    measured = (fit.gain[:, None] * fit.scatter)[20:-20]
+    assert fit.rate[20:-20].std(0) == pytest.approx(measured.mean(0), rel=0.1)

@@ -26,7 +26,7 @@ def test_a_stretched_curve_goes_straight_on_at_one_end(tail: bool) -> None:
     # Where the old curve ended, the new one passes, and goes on along the old tangent.
     past = longer.points[:, 96 if tail else 4] - state.points[:, free]
     assert past.norm(dim=-1).max() < 0.02
-    outward = (1 if tail else -1) * state.frames[:, free, :, 0]
+    outward = (1 if tail else -1) * state.bishop[:, free, :, 0]
     way = longer.points[:, free] - state.points[:, free]
     assert (way * outward).sum(-1) == pytest.approx([0.05, 0.05], abs=5e-3)
 

@@ -24,10 +24,10 @@ def pictures(path: Path) -> list[np.ndarray]:
 
 
 def test_a_movie_has_every_frame_and_the_midline_in_it(result: Path, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    path = write_movie(result, tmp_path / "whole.mp4", progress=lambda done, all: told.append((done, all)))
+    reported: list[tuple[int, int]] = []
+    path = write_movie(result, tmp_path / "whole.mp4", progress=lambda done, all: reported.append((done, all)))
     shown = pictures(path)
-    assert len(shown) == killing.FRAMES and told[-1] == (killing.FRAMES, killing.FRAMES)
+    assert len(shown) == killing.FRAMES and reported[-1] == (killing.FRAMES, killing.FRAMES)
     views = shown[0].shape[1] // PANEL - 1
     assert views >= 2
     coloured = np.ptp(shown[3].astype(int), axis=-1) > 60

@@ -52,8 +52,8 @@ def run(
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("case ")]
         case = cases[int(said[-1].split()[1])]
-        told = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("case "))
-        pytest.fail(f"{case.name} {case.sizes} doubles={case.doubles} most={most}:\n{told[:4000]}")
+        reported = "\n".join(line for line in done.stderr.splitlines() if not line.startswith("case "))
+        pytest.fail(f"{case.name} {case.sizes} doubles={case.doubles} most={most}:\n{reported[:4000]}")
     return decode(cases, folder / "results")
 
 

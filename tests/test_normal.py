@@ -26,13 +26,13 @@ N, NODES, SIZE = 40, 12, 48
 def stepped(state: FrameState, step: Tensor, layout: Layout, matrix: Tensor) -> FrameState:
     """A batch of one after a step of its unknowns, differentiable; written from `Layout`'s docstring alone."""
     middle = state.vertices // 2
-    frame = state.frames[:, middle]
-    turn = (frame[..., 1:] @ step[3:5]).reshape(1, 3)
+    bishop = state.bishop[:, middle]
+    turn = (bishop[..., 1:] @ step[3:5]).reshape(1, 3)
     nodes = step[layout.bend].reshape(2, -1)
     length = state.length * step[layout.length].exp()
     made = curve.integrate(
         state.points[:, middle] + step[:3],
-        curve.rotation_exp(turn) @ frame,
+        curve.rotation_exp(turn) @ bishop,
         state.curvature + (matrix @ nodes.T)[None],
         length,
         torch.tensor([middle]),
@@ -41,7 +41,7 @@ def stepped(state: FrameState, step: Tensor, layout: Layout, matrix: Tensor) -> 
     return replace(
         state,
         points=made.points,
-        frames=made.frames,
+        bishop=made.bishop,
         length=length,
         shift=state.shift + step[layout.shift],
         sigma=state.sigma * sigma.exp(),
@@ -63,7 +63,7 @@ class Scene:
         if own:
             body = average_body(Settings().body, torch.tensor(1.0, dtype=DOUBLE))
             self.taper = body.profile(vertices, torch.full((count,), 30.0, dtype=DOUBLE), 0.3)
-        self.seen: Optics = optics(self.cameras, self.state.points, self.state.frames[..., 0])
+        self.seen: Optics = optics(self.cameras, self.state.points, self.state.bishop[..., 0])
         other = worm(1, vertices, count, seed=3)
         other = replace(other, points=other.points + 0.04, iota=other.iota * 1.1)
         with torch.no_grad():

@@ -54,12 +54,12 @@ def coiled(batch: int, seed: int) -> FrameState:
         iota=state.iota * (1 + 0.1 * noise(batch, 3)),
         rho=state.rho * (1 + 0.05 * noise(batch, 3)),
     ).rebuilt(state.middle())
-    return as_double(replace(state, frames=state.frames + 0.05 * noise(batch, N, 3, 3)))
+    return as_double(replace(state, bishop=state.bishop + 0.05 * noise(batch, N, 3, 3)))
 
 
 def pictures(truth: FrameState, cameras: Cameras, size: tuple[int, int]) -> Tensor:
     taper = PaperTaper(N, 0.9, 0.2)
-    appearance = taper.apply(truth.view_appearance, optics(cameras, truth.points, truth.frames[..., 0]))
+    appearance = taper.apply(truth.view_appearance, optics(cameras, truth.points, truth.bishop[..., 0]))
     blank = torch.zeros(len(truth), 3, *size, dtype=torch.float64)
     images = render(appearance.blobs(project(cameras, truth.points, truth.shift), truth.rho), blank, CUTOFF).image
     noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)

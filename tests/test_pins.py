@@ -115,7 +115,7 @@ def test_pins_that_are_met_change_nothing() -> None:
     assert float(pin_energy(met.pins, met.views.cameras, state)) < 1e-6  # type: ignore[arg-type]
     at, alone = evaluate(met, state), evaluate(plain, state)
     assert torch.allclose(at.energy, alone.energy) and set(at.terms) - set(alone.terms) == {"pins"}
-    ways = [normal_equations(each, told).gradient for each, told in ((met, at), (plain, alone))]
+    ways = [normal_equations(each, reported).gradient for each, reported in ((met, at), (plain, alone))]
     assert relative(ways[0], ways[1]) < 1e-4
 
 

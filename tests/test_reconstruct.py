@@ -29,10 +29,10 @@ class Teller:
     """Remembers what a run does, and does something itself at some point of it."""
 
     def __init__(self, doing: str = "", done: int = 0, act: Callable[[], None] = lambda: None) -> None:
-        self.doing, self.done, self.act, self.told = doing, done, act, list[str]()
+        self.doing, self.done, self.act, self.reported = doing, done, act, list[str]()
 
     def __call__(self, doing: str, done: int, total: int) -> None:
-        self.told.append(doing)
+        self.reported.append(doing)
         if doing.startswith(self.doing) and done == self.done and self.doing:
             self.act()
 
@@ -96,11 +96,17 @@ def test_a_growing_result_can_be_drawn_and_moved_to_another_machine(
     there = Path(shutil.copytree(out, tmp_path / "elsewhere" / "out", copy_function=shutil.copyfile))
     teller = Teller()
     reconstruct(Job(moved, there, SETTINGS), teller)
-    assert not [doing for doing in teller.told if doing.startswith("locating")]
+    assert not [doing for doing in teller.reported if doing.startswith("locating")]
     same(there, first[0])
     lines = (there / "log.txt").read_text(encoding="utf-8").splitlines()
-    for told in ("stopped after", "KeyboardInterrupt", "torch", f"2 of {FRAMES} frames are there, 3 to do", "done in"):
-        assert any(told in line for line in lines), told
+    for reported in (
+        "stopped after",
+        "KeyboardInterrupt",
+        "torch",
+        f"2 of {FRAMES} frames are there, 3 to do",
+        "done in",
+    ):
+        assert any(reported in line for line in lines), reported
 
 
 def test_another_run_is_refused_and_redo_starts_over(
@@ -122,7 +128,7 @@ def test_another_run_is_refused_and_redo_starts_over(
     with pytest.raises(KeyboardInterrupt):
         reconstruct(redo, teller)
     assert (open_result(out).status == "ok").sum() == 2, "nothing new has come yet"
-    assert not [doing for doing in teller.told if doing.startswith("locating")], "the crops serve other settings"
+    assert not [doing for doing in teller.reported if doing.startswith("locating")], "the crops serve other settings"
     reconstruct(redo, Teller())
     assert "judging.jump" in info(out).changed and info(out).state == "complete"
     same(out, first[0])
@@ -150,7 +156,7 @@ def test_crops_serve_another_output(recording: Path, first: tuple[Path, Beginnin
     teller = Teller()
     job = Job(recording, tmp_path / "out", SETTINGS, crops=first[0] / "crops")
     reconstruct(job, teller)
-    assert not [doing for doing in teller.told if doing.startswith("locating")]
+    assert not [doing for doing in teller.reported if doing.startswith("locating")]
     same(tmp_path / "out", first[0])
     assert read_frame(tmp_path / "out", 0).render.max() > 0, "and it needs the other one no more"
     with pytest.raises(InputError, match=f"frames 0:{FRAMES}, not 0:3"):
@@ -201,8 +207,12 @@ def test_the_command_says_what_to_look_at(
     assert "5 frames: 3 ok, 2 lost" in run.out and "2 frames to look at: 1 to 2 (no fit 2)" in run.out
     again = json.loads(midline3d(*command, "--json").out)
     assert again["look_at"] == [[1, 2]] and again["lost"] == 2 and again["reasons"] == {"no fit": 2}
-    told = midline3d("info", tmp_path / "out")
-    assert told.status == 0 and "a result that is complete" in told.out and "look at    1 to 2 (no fit 2)" in told.out
+    reported = midline3d("info", tmp_path / "out")
+    assert (
+        reported.status == 0
+        and "a result that is complete" in reported.out
+        and "look at    1 to 2 (no fit 2)" in reported.out
+    )
     assert json.loads(midline3d("info", tmp_path / "out", "--json").out)["statuses"]["lost"] == 2
     wrong = midline3d("info", tmp_path)
     assert wrong.status == 2 and "is no result" in wrong.err and "Traceback" not in wrong.err

@@ -92,7 +92,7 @@ def few(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     def left_out(_: Any) -> Any:
         raise material.Undrawable("left out")
 
-    chosen = {name: told if name in names else (left_out, told[1]) for name, told in FIGURES.items()}
+    chosen = {name: reported if name in names else (left_out, reported[1]) for name, reported in FIGURES.items()}
     monkeypatch.setattr("midline3d.report.write.FIGURES", chosen)
 
 
@@ -163,14 +163,14 @@ def test_a_miss_is_the_distance_from_the_epipolar_line(given: material.Material)
         shift = torch.linalg.solve(both, wanted.reshape(6))[:3]
         moved = given.result.copy()
         moved["shift"] = moved["shift"] * 0 + shift.numpy()
-        told = courses.pair_misses(replace(given, result=moved))
-        assert np.nanmedian(np.abs(told["cam0", "cam1"])) == pytest.approx(miss, abs=0.02)
+        reported = courses.pair_misses(replace(given, result=moved))
+        assert np.nanmedian(np.abs(reported["cam0", "cam1"])) == pytest.approx(miss, abs=0.02)
 
 
 def test_a_file_alone_is_told_as_far_as_it_can_be(whole: Path, tmp_path: Path, monkeypatch: Any) -> None:
     few(monkeypatch, "best-to-worst", "disagreement", "statuses")
     shutil.copy(whole / "midline.nc", tmp_path / "midline.nc")
-    read = Page(write_report(tmp_path / "midline.nc", tmp_path / "told").read_text(encoding="utf-8"))
+    read = Page(write_report(tmp_path / "midline.nc", tmp_path / "page").read_text(encoding="utf-8"))
     assert read.figures == ["statuses"] and "has no crops, which is needed here" in read.text
     assert "The cameras are not known" in read.text
 
@@ -184,14 +184,16 @@ def test_two_and_four_cameras(given: material.Material, chosen: tuple[int, ...])
     axes = 2 * len(chosen) - 3
     shift = np.random.default_rng(0).normal(size=(len(given.frames), axes))
     views = views.drop_vars("shift").assign(shift=(("time", "axis"), shift))
-    told = replace(given, result=views, cameras=_rig(given.cameras, chosen))
-    misses = courses.pair_misses(told)
+    reported = replace(given, result=views, cameras=_rig(given.cameras, chosen))
+    misses = courses.pair_misses(reported)
     assert len(misses) == len(chosen) * (len(chosen) - 1) // 2 and all(
         np.isfinite(miss).all() for miss in misses.values()
     )
-    for draw in (courses.looks, courses.explained, courses.disagreements):
-        assert len(draw(told).axes[0].get_legend().texts) == (len(misses) if "disa" in draw.__name__ else len(chosen))
-    assert [row[0] for row in words.shares(told).rows] == names
+    for draw in (courses.appearances, courses.explained, courses.disagreements):
+        assert len(draw(reported).axes[0].get_legend().texts) == (
+            len(misses) if "disa" in draw.__name__ else len(chosen)
+        )
+    assert [row[0] for row in words.shares(reported).rows] == names
 
 
 def _rig(cameras: Cameras, chosen: tuple[int, ...]) -> Cameras:
@@ -222,20 +224,20 @@ def test_a_result_that_grows_and_one_in_which_all_is_lost(whole: Path, tmp_path:
 
 def test_places_that_mean_nothing_are_left_out(given: material.Material) -> None:
     measured = kinematics.of(given.result.assign_attrs(inputs=json.dumps({"centre": "fixed"})))
-    told = replace(given, measured=measured)
+    reported = replace(given, measured=measured)
     with pytest.raises(material.Undrawable, match="Left out: everything that needs a place"):
-        shapes.trajectory(told)
-    assert [ax.get_title() for ax in courses.motions(told).axes] == ["length (mm)", "planarity"]
+        shapes.trajectory(reported)
+    assert [ax.get_title() for ax in courses.motions(reported).axes] == ["length (mm)", "planarity"]
 
 
 def test_long_recordings_are_drawn_in_columns() -> None:
     status = np.full(90_000, "ok", dtype="<U10")
     status[[70, 50_000]] = "lost"
     status[100:300] = "suspect"
-    told = courses.stretches(status)
-    assert [word for word, *_ in told if word != "ok"] == ["lost", "suspect", "lost"]
-    assert told[0][1] == 0 and told[-1][2] == len(status) - 1
-    assert all(after[1] == before[2] + 1 for before, after in pairwise(told))
+    reported = courses.stretches(status)
+    assert [word for word, *_ in reported if word != "ok"] == ["lost", "suspect", "lost"]
+    assert reported[0][1] == 0 and reported[-1][2] == len(status) - 1
+    assert all(after[1] == before[2] + 1 for before, after in pairwise(reported))
     low, middle, high = courses._columns(np.sin(np.arange(90_000) / 7))
     assert len(low) == courses.COLUMNS and (low <= middle).all() and (middle <= high).all() and high.max() > 0.999
 
@@ -243,8 +245,8 @@ def test_long_recordings_are_drawn_in_columns() -> None:
 def test_what_cannot_be_reported_is_said(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no result"):
         write_report(tmp_path)
-    with pytest.raises(InputError, match=r"told\.html is a file's name; give the folder"):
-        write_report(whole, tmp_path / "told.html")
+    with pytest.raises(InputError, match=r"page\.html is a file's name; give the folder"):
+        write_report(whole, tmp_path / "page.html")
 
 
 def test_the_command(whole: Path, tmp_path: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,9 +256,9 @@ def test_the_command(whole: Path, tmp_path: Path, monkeypatch: Any, capsys: pyte
 
     few(monkeypatch, "statuses")
     run = CliRunner().invoke(app, ["report", str(whole), "-o", str(tmp_path / "here"), "--json"])
-    told = json.loads(run.stdout[run.stdout.index("{") :])
-    assert run.exit_code == 0 and told["figures"] == ["statuses.png", "statuses.svg"]
-    assert Path(told["report"]) == tmp_path / "here" / "report.html" and Path(told["report"]).is_file()
+    reported = json.loads(run.stdout[run.stdout.index("{") :])
+    assert run.exit_code == 0 and reported["figures"] == ["statuses.png", "statuses.svg"]
+    assert Path(reported["report"]) == tmp_path / "here" / "report.html" and Path(reported["report"]).is_file()
 
 
 def test_words_for_what_is_not_known(given: material.Material) -> None:

@@ -84,11 +84,11 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     frames: list[int] = []
     fit = killing.follow._fitted
 
-    def told(beginning: Beginning, frame: int, track: Track) -> object:
+    def reported(beginning: Beginning, frame: int, track: Track) -> object:
         frames.append(frame)
         return fit(beginning, frame, track)
 
-    monkeypatch.setattr(killing.follow, "_fitted", told)
+    monkeypatch.setattr(killing.follow, "_fitted", reported)
     monkeypatch.setattr(repair, "follow", lambda *_: iter(()))
     return frames
 
@@ -123,11 +123,11 @@ def test_killed_at_any_moment_it_ends_in_the_same_values(tmp_path: Path) -> None
         command, capture_output=True, text=True, check=False, timeout=600, env={**os.environ, "PYTHONPATH": paths}
     )
     assert run.returncode == 0, run.stderr
-    told = json.loads(run.stdout.splitlines()[-1])
-    assert told["different"] == {} and told["needless"] == 0
-    assert all(told[phase] for phase in killing.PHASES), told
+    reported = json.loads(run.stdout.splitlines()[-1])
+    assert reported["different"] == {} and reported["needless"] == 0
+    assert all(reported[phase] for phase in killing.PHASES), reported
     # Of what was not on the disk yet, at most a segment of each way and the frame in hand are done again.
-    assert told["again"] <= told["kills"] * (killing.SEGMENT + 2)
+    assert reported["again"] <= reported["kills"] * (killing.SEGMENT + 2)
     log = (tmp_path / "alone0" / "log.txt").read_text()
     assert "resumed with the animal as it was learned" in log and "  forwards " in log
 

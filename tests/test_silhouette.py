@@ -1,4 +1,4 @@
-"""The worm's size by its silhouette, of bars that are drawn as long and as thick as told."""
+"""The worm's size by its silhouette, of bars that are drawn of a known length and thickness."""
 
 import pytest
 import torch

@@ -26,7 +26,7 @@ from midline3d.tracking.steps import Step, clip_tasks, patiently
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None or sys.platform == "win32", reason="needs bash")
 
 SBATCH = r"""#!/bin/bash
-# Writes down what it is asked for, and runs the tasks at once where it is told to.
+# Writes down what it is asked for, and runs the tasks at once where it is asked to.
 number=$(($(cat "$FAKE/number" 2>/dev/null || echo 100) + 1))
 echo "$number" > "$FAKE/number"
 printf '%s\n' "$@" "" >> "$FAKE/asked"
@@ -85,16 +85,16 @@ def submitted(text: str, tmp_path: Path, environment: dict[str, str], run: bool 
     script = tmp_path / "all of it.sh"
     script.write_text(text)
     assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
-    told = subprocess.run(
+    reported = subprocess.run(
         ["bash", str(script)],
         capture_output=True,
         text=True,
         check=False,
         env=environment | {"RUN_TASKS": "1" if run else ""},
     )
-    assert told.returncode == 0 and told.stderr == "", told.stderr
+    assert reported.returncode == 0 and reported.stderr == "", reported.stderr
     calls = (tmp_path / "asked").read_text().strip("\n").split("\n\n")
-    assert f"table-{100 + len(calls)}_0.txt" in told.stdout
+    assert f"table-{100 + len(calls)}_0.txt" in reported.stdout
     return [call.split("\n") for call in calls]
 
 

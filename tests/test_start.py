@@ -37,7 +37,7 @@ def test_random_starts_are_short_straight_lines_through_the_middle() -> None:
     ends = (starts.points[:, -1] - starts.points[:, 0]).norm(dim=-1)
     assert ends.tolist() == pytest.approx([0.3] * 5, rel=1e-4)
     assert starts.points[:, N // 2].abs().max() < 1e-6
-    assert torch.allclose(torch.linalg.det(starts.frames[:, 0]), torch.ones(5))
+    assert torch.allclose(torch.linalg.det(starts.bishop[:, 0]), torch.ones(5))
     assert starts.sigma.flatten().tolist() == pytest.approx([0.02 * 30] * 15, rel=1e-2)
 
 

@@ -32,10 +32,10 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def result(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Interrupted halfway, then resumed: every test below is one of a resumed run."""
     out = tmp_path_factory.mktemp("result") / "out"
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
 
     def interrupt(doing: str, done: int, total: int) -> None:
-        told.append((doing, done, total))
+        reported.append((doing, done, total))
         if doing == "reconstructing" and done == 3:
             raise KeyboardInterrupt
 
@@ -43,7 +43,7 @@ def result(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         reconstruct(Job(recording, out, SETTINGS), interrupt)
     growing = open_result(out)
     assert (growing.status == "pending").sum() == FRAMES - 3 and not (out / "midline.nc").exists()
-    assert told[-1] == ("reconstructing", 3, FRAMES)
+    assert reported[-1] == ("reconstructing", 3, FRAMES)
     assert reconstruct(Job(recording, out, SETTINGS), quiet) == out / "midline.nc"
     return out
 
@@ -104,9 +104,9 @@ def test_a_run_ahead_of_its_judgement_gives_the_same_and_is_resumed(
 
 
 def test_a_finished_run_is_not_done_again(recording: Path, result: Path) -> None:
-    told: list[str] = []
-    reconstruct(Job(recording, result, SETTINGS), lambda doing, done, total: told.append(doing))
-    assert not told
+    reported: list[str] = []
+    reconstruct(Job(recording, result, SETTINGS), lambda doing, done, total: reported.append(doing))
+    assert not reported
 
 
 def test_another_part_is_refused_before_the_crops_are_lost(recording: Path, result: Path) -> None:

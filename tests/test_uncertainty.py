@@ -55,7 +55,7 @@ def seen_errors(problem: Problem, found: FrameState, right: FrameState) -> Tenso
     jacobian = projection_jacobian(cameras, right.points)
     shifted = (jacobian.mT @ (cameras.shift_basis @ (found.shift - right.shift)[:, None, :, None])[:, :, None]).sum(1)
     moved = torch.linalg.solve((jacobian.mT @ jacobian).sum(1), shifted).squeeze(-1)
-    return (right.frames.mT @ (found.points - right.points + moved)[..., None]).squeeze(-1)
+    return (right.bishop.mT @ (found.points - right.points + moved)[..., None]).squeeze(-1)
 
 
 def test_they_are_as_large_as_the_scatter_of_fits() -> None:

@@ -24,7 +24,7 @@ from midline3d.store import Result
 from midline3d.store.manifest import Manifest
 from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.viewer import digest
-from midline3d.viewer.serve import Place, listening, told
+from midline3d.viewer.serve import Place, announcement, listening
 
 FRAMES = 8
 
@@ -158,8 +158,8 @@ def test_a_frame_is_refitted_kept_and_undone(viewer: Viewer, out: Path) -> None:
     before = open_result(out)
     tail = before.projection.values[3, 0, -1].tolist()
     pins = [{"camera": "cam0", "u": tail[0], "v": tail[1], "part": "head"}]
-    told = viewer.post("/api/refit", {"frame": 3, "pins": pins}).json
-    (frame,) = told["draft"]["frames"]
+    reported = viewer.post("/api/refit", {"frame": 3, "pins": pins}).json
+    (frame,) = reported["draft"]["frames"]
     assert frame["frame"] == 3 and frame["distances"][0] < 2.5 and frame["before"] > 0 and frame["loss"] > 0
     curve = viewer.get("/api/draft-curve?frame=3").json
     turned = np.array(curve["projection"])[:, ::-1]
@@ -168,9 +168,9 @@ def test_a_frame_is_refitted_kept_and_undone(viewer: Viewer, out: Path) -> None:
     )  # px along the body: its ends taper otherwise
     assert (open_result(out).edited == "automatic").all(), "nothing is written before it is kept"
     viewer.post("/api/carry-on", {"way": 1})
-    told = viewer.wait("/api/draft", lambda told: not told["running"])
-    assert [each["frame"] for each in told["draft"]["frames"]] == list(range(3, FRAMES)) and not told["fault"]
-    assert told["ended"] == f"it ends at frame {FRAMES - 1}: there are no more"
+    reported = viewer.wait("/api/draft", lambda reported: not reported["running"])
+    assert [each["frame"] for each in reported["draft"]["frames"]] == list(range(3, FRAMES)) and not reported["fault"]
+    assert reported["ended"] == f"it ends at frame {FRAMES - 1}: there are no more"
     version = viewer.get("/api/state").json["version"]
     kept = viewer.post("/api/keep").json
     assert (
@@ -195,9 +195,9 @@ def test_a_correction_ends_where_nothing_changes(viewer: Viewer, out: Path) -> N
     pins = [{"camera": "cam1", "u": head[0], "v": head[1], "part": "head"}]
     viewer.post("/api/refit", {"frame": 3, "pins": pins})
     viewer.post("/api/carry-on", {"way": 1})
-    told = viewer.wait("/api/draft", lambda told: not told["running"])
-    assert [each["frame"] for each in told["draft"]["frames"]] == [3], "the neighbours were right already"
-    assert told["ended"] == "frames 4 to 6 come out as they were, so that it ends before them"
+    reported = viewer.wait("/api/draft", lambda reported: not reported["running"])
+    assert [each["frame"] for each in reported["draft"]["frames"]] == [3], "the neighbours were right already"
+    assert reported["ended"] == "frames 4 to 6 come out as they were, so that it ends before them"
     assert viewer.post("/api/drop").json["draft"] is None
     assert viewer.post("/api/keep").status == 400 and not (out / "edits.jsonl").exists()
 
@@ -362,10 +362,10 @@ def test_where_it_listens_and_what_it_says() -> None:
         assert door.getsockname()[0] == "127.0.0.1"
         with pytest.raises(InputError, match=rf"port {port} cannot be used .*--port"):
             listening(Place(port=port))
-    lines = told(Place(), 8750, "http://127.0.0.1:8750/")
+    lines = announcement(Place(), 8750, "http://127.0.0.1:8750/")
     assert "http://127.0.0.1:8750/" in lines[0]
     assert "ssh -L 8750:localhost:8750 " in lines[1] and socket.gethostname() in lines[1]
-    open_to_all = told(Place("0.0.0.0", None, "t"), 8750, "http://host:8750/?token=t")
+    open_to_all = announcement(Place("0.0.0.0", None, "t"), 8750, "http://host:8750/?token=t")
     assert "Everybody who has this link" in open_to_all[1]
 
 

@@ -58,10 +58,10 @@ def test_two_vectors_and_a_matrix(tmp_path: Path) -> None:
     )
     turn, move = Rotation.from_rotvec([0.3, -0.2, 1.0]).as_matrix(), np.array([4.0, 5, 6])
     rows = np.round(np.hstack([turn, move[:, None]]), 6).tolist()
-    told = described(f"matrix = {rows}", tmp_path)
+    reported = described(f"matrix = {rows}", tmp_path)
     place = np.array([[0.1, 7.0, -3.0]])
-    assert told.points(place) == pytest.approx(place @ turn.T + move, abs=1e-4)
-    assert described(f"matrix = {[*rows, [0, 0, 0, 1]]}", tmp_path).origin == pytest.approx(told.origin)
+    assert reported.points(place) == pytest.approx(place @ turn.T + move, abs=1e-4)
+    assert described(f"matrix = {[*rows, [0, 0, 0, 1]]}", tmp_path).origin == pytest.approx(reported.origin)
 
 
 def drawn(folder: Path, calibration: Calibration, tilt: np.ndarray, place: np.ndarray) -> None:

@@ -70,10 +70,10 @@ def _parameter(parameter: Any) -> str:
         named = f"`{parameter.metavar or parameter.name.upper()}`"
     else:
         named = ", ".join(f"`{each}`" for each in (*parameter.opts, *parameter.secondary_opts))
-    told = parameter.default
-    empty = told is None or told is False or told == () or callable(told)
+    value = parameter.default
+    empty = value is None or value is False or value == () or callable(value)
     shown = not empty and parameter.param_type_name == "option"
-    usual = f"default `{getattr(told, 'value', told)}`" if shown else "required" if parameter.required else ""
+    usual = f"default `{getattr(value, 'value', value)}`" if shown else "required" if parameter.required else ""
     return f"| {named} | {_plain(getattr(parameter, 'help', '') or '').replace('|', '/')} | {usual} |"
 
 
@@ -118,8 +118,8 @@ def _meanings(record: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for item, after in pairwise(node.body):
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(after, ast.Expr):
-            told = ast.literal_eval(after.value)
-            found[item.target.id] = _plain(re.sub(r"([|<>*])", r"\\\1", told))
+            value = ast.literal_eval(after.value)
+            found[item.target.id] = _plain(re.sub(r"([|<>*])", r"\\\1", value))
     return found
 
 
@@ -161,12 +161,14 @@ def _entry(name: str, thing: Any) -> list[str]:
 
 def _signature(name: str, thing: Any) -> str:
     """The call, an argument on each line where it is long."""
-    told = inspect.signature(thing)
-    words = [re.sub(r"'([^']*)'(?=$| =)", r"\1", str(each)) for each in told.parameters.values()]
-    stars = [index for index, each in enumerate(told.parameters.values()) if each.kind is each.KEYWORD_ONLY]
-    if stars and not any(each.kind is each.VAR_POSITIONAL for each in told.parameters.values()):
+    value = inspect.signature(thing)
+    words = [re.sub(r"'([^']*)'(?=$| =)", r"\1", str(each)) for each in value.parameters.values()]
+    stars = [index for index, each in enumerate(value.parameters.values()) if each.kind is each.KEYWORD_ONLY]
+    if stars and not any(each.kind is each.VAR_POSITIONAL for each in value.parameters.values()):
         words.insert(stars[0], "*")
-    back = "" if told.return_annotation in (told.empty, None) else f" -> {str(told.return_annotation).strip(chr(39))}"
+    back = (
+        "" if value.return_annotation in (value.empty, None) else f" -> {str(value.return_annotation).strip(chr(39))}"
+    )
     line = f"{name}({', '.join(words)}){back}"
     if len(line) > 100:
         line = f"{name}(\n" + "".join(f"    {word},\n" for word in words) + f"){back}"

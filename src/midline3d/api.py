@@ -77,8 +77,8 @@ def check(
 
     chosen = chosen_settings(settings)
     pace = partial(frame_seconds, chosen) if measure_speed else None
-    told = _counting("looking around", progress)
-    return look(Path(recording), chosen.locating, pace=pace, progress=told, shortest=shortest)
+    counted = _counting("looking around", progress)
+    return look(Path(recording), chosen.locating, pace=pace, progress=counted, shortest=shortest)
 
 
 def reconstruct(

@@ -7,7 +7,7 @@ animal's own: its width and opacity along the body, learned once per recording, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -49,6 +49,7 @@ class BlobAppearance:
     """d(sigma-bar, iota-bar) / d(log sigma, log iota, defocus) of the view."""
 
     def blobs(self, centre: Float[Tensor, "batch camera vertex 2"], rho: Float[Tensor, "batch camera"]) -> Blobs:
+        """What the renderer draws, with the image points (px) and the views' sharpness."""
         return Blobs(centre, self.sigma, self.iota, rho)
 
 
@@ -56,7 +57,9 @@ class BlobAppearance:
 class Taper(Protocol):
     """How the width and intensity of a view spread over the vertices."""
 
-    def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance: ...
+    def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance:
+        """Width and intensity of every blob in every view, and their derivatives by the views' parameters."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class PaperTaper:
     share: float = 0.2
 
     def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance:
+        """See `Taper.apply`; the optics change nothing here."""
         (sigma, by_sigma), (iota, by_iota) = self.tapered(view)
         by_sigma, by_iota, zero = by_sigma * view.sigma[..., None], by_iota * view.iota[..., None], by_sigma * 0
         return BlobAppearance(sigma, iota, _matrix([[by_sigma, zero, zero], [zero, by_iota, zero]]))
@@ -171,7 +175,15 @@ class Profile:
     floor: float = 0.5
     """px: least blur, a pixel's own width."""
 
+    @cached_property
+    def rows(self) -> Float[Tensor, "body number"]:
+        """All of it in a row, for each frame or for all: the shape's numbers in their order, sharp widths, lengths."""
+        bodies = len(self.sharp) if self.sharp.ndim == 2 else 1
+        numbers = [*vars(self.shape).values(), self.sharp, self.length]
+        return torch.cat([value.reshape(bodies, -1) for value in numbers], 1)
+
     def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance:
+        """See `Taper.apply`: each part is as wide as itself and its blur, and the fainter the wider blur makes it."""
         sigma, iota = view.sigma[..., None], view.iota[..., None]
         sharp = torch.minimum(self.sharp[..., None], sigma)
         middle = (sigma.square() - sharp.square()).clamp(min=self.floor**2).sqrt()

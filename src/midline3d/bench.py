@@ -83,9 +83,9 @@ class Drawn(Prepared):
 
 
 def _background(scene: Scene, frame: int, view: int) -> NDArray[np.float32]:
-    look = scene.views[view]
-    density = shifted(look.backdrop, scene.plan.size, BORDER, look.vibration[frame])
-    return look.sensor.light * np.exp(-density)
+    shown = scene.views[view]
+    density = shifted(shown.backdrop, scene.plan.size, BORDER, shown.vibration[frame])
+    return shown.sensor.light * np.exp(-density)
 
 
 def true_pixels(scene: Scene) -> Array:
@@ -135,8 +135,8 @@ def make_work(beginning: Beginning, vertices: int, window: int) -> Work:
     bend = torch.nn.functional.interpolate(state.curvature.mT, vertices, mode="linear", align_corners=True).mT
     middle = torch.full((1,), vertices // 2, device=clip.device)
     old = state.vertices // 2
-    made = curve.integrate(state.points[:, old], state.frames[:, old], bend.contiguous(), state.length, middle)
-    state = replace(state, points=made.points, frames=made.frames, curvature=bend.contiguous())
+    made = curve.integrate(state.points[:, old], state.bishop[:, old], bend.contiguous(), state.length, middle)
+    state = replace(state, points=made.points, bishop=made.bishop, curvature=bend.contiguous())
 
     def padded(views: Views) -> Views:
         images = torch.nn.functional.pad(views.images, (pad, pad, pad, pad))

@@ -32,6 +32,7 @@ class Cameras:
 
     @property
     def count(self) -> int:
+        """Cameras of the rig."""
         return self.focal.shape[-2]
 
     def to(self, *args: torch.dtype | torch.device | str) -> Cameras:

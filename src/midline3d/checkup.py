@@ -108,12 +108,12 @@ def _dependencies() -> Iterator[Part]:
 def _processor() -> Part:
     name, flags = platform.processor() or platform.machine(), set[str]()
     try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        told = ""
-    if model := re.search(r"^model name\s*:\s*(.+)$", told, re.M):
+        text = ""
+    if model := re.search(r"^model name\s*:\s*(.+)$", text, re.M):
         name = model[1]
-    if listed := re.search(r"^(?:flags|Features)\s*:\s*(.+)$", told, re.M):
+    if listed := re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M):
         flags = set(listed[1].split())
     known = ", ".join(flag for flag in FLAGS if flag in flags)
     return Part("processor", f"{name}, {os.cpu_count()} cores" + (f", {known}" if known else ""))
@@ -145,8 +145,8 @@ def _gpu() -> list[Part]:
 
     if torch.cuda.is_available():
         names = {torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
-        told = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}, CUDA {torch.version.cuda}"
-        return [Part("GPU", f"in use: {told}"), _triton()]
+        text = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}, CUDA {torch.version.cuda}"
+        return [Part("GPU", f"in use: {text}"), _triton()]
     if not _has_nvidia():
         return [Part("GPU", f"none by NVIDIA here, so that the CPU is taken, by {torch.get_num_threads()} threads")]
     if torch.version.cuda is None:

@@ -1,7 +1,7 @@
 """The midline as a curve in its Bishop frame: integrate curvature to points, recover it, shift along the length.
 
 Curvature K (batch, vertex, 2) holds m1, m2 per unit of normalised arc length: |K| = 2 pi over the whole body is one
-full circle, whatever the length. A frame is a rotation matrix whose columns are T, M1, M2.
+full circle, whatever the length. A Bishop frame is a rotation matrix whose columns are T, M1, M2.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from midline3d.shapes import Float, Int, Tensor
 
 @dataclass(frozen=True)
 class Curve:
-    """P-hat with its frames, at N vertices equally spaced in arc length."""
+    """P-hat with its Bishop frames, at N vertices equally spaced in arc length."""
 
     points: Float[Tensor, "batch vertex 3"]
     """mm."""
-    frames: Float[Tensor, "batch vertex 3 3"]
+    bishop: Float[Tensor, "batch vertex 3 3"]
     """Columns T, M1, M2."""
 
     @property
     def tangents(self) -> Float[Tensor, "batch vertex 3"]:
-        return self.frames[..., 0]
+        """T: unit vectors along the curve, from head to tail."""
+        return self.bishop[..., 0]
 
 
 def integrate(
     position: Float[Tensor, "batch 3"],
-    frame: Float[Tensor, "batch 3 3"],
+    bishop: Float[Tensor, "batch 3 3"],
     curvature: Float[Tensor, "batch vertex 2"],
     length: Float[Tensor, " batch"],
     start: Int[Tensor, " batch"],
 ) -> Curve:
-    """F: the curve through `position` with `frame` at vertex `start` (eq. 1, app. A).
+    """F: the curve through `position` with Bishop frame `bishop` at vertex `start` (eq. 1, app. A).
 
     Rotations from vertex 0 are a scan of the segments' rotations, and any other start is a rigid motion of that
     curve, so that both directions from any start give the same curve by construction.
@@ -45,20 +46,20 @@ def integrate(
     steps = (rotations[:, :-1] @ chords[..., None]).squeeze(-1)
     points = torch.cat([torch.zeros_like(steps[:, :1]), steps.cumsum(1)], 1)
     rows = torch.arange(len(position), device=position.device)
-    carry = frame @ rotations[rows, start].mT
+    carry = bishop @ rotations[rows, start].mT
     points = position[:, None] + (points - points[rows, start][:, None]) @ carry.mT
     return Curve(points, carry[:, None] @ rotations)
 
 
 def through(
     position: Float[Tensor, "batch 3"],
-    frame: Float[Tensor, "batch 3 3"],
+    bishop: Float[Tensor, "batch 3 3"],
     curvature: Float[Tensor, "batch vertex 2"],
     length: Float[Tensor, " batch"],
     start: Int[Tensor, " batch"],
 ) -> Curve:
-    """The same with a frame that is no rotation any more after a step: made `orthonormal` first."""
-    return integrate(position, orthonormal(frame), curvature, length, start)
+    """The same with a Bishop frame that is no rotation any more after a step: made `orthonormal` first."""
+    return integrate(position, orthonormal(bishop), curvature, length, start)
 
 
 def segment_rotations(curvature: Float[Tensor, "batch vertex 2"]) -> Float[Tensor, "batch segment 3"]:
@@ -80,21 +81,21 @@ def segment_rotations(curvature: Float[Tensor, "batch vertex 2"]) -> Float[Tenso
 def recover(
     points: Float[Tensor, "batch vertex 3"],
 ) -> tuple[Float[Tensor, "batch vertex 2"], Float[Tensor, "batch 3 3"], Float[Tensor, " batch"]]:
-    """(K, frame at vertex 0, length) of a curve given by equally spaced points: the inverse of `integrate`."""
+    """(K, Bishop frame at vertex 0, length) of a curve given by equally spaced points: the inverse of `integrate`."""
     count = points.shape[1]
     velocity = _derivative(points) * (count - 1)
     speed = velocity.norm(dim=-1, keepdim=True)
     tangents = velocity / speed
     length = _mean_over_arc(speed.squeeze(-1))
-    frames = _transport(tangents)
+    bishop = _transport(tangents)
     change = _derivative(tangents) * (count - 1)
-    curvature = (change[..., None, :] @ frames[..., 1:]).squeeze(-2) * (length[:, None] / speed.squeeze(-1))[..., None]
+    curvature = (change[..., None, :] @ bishop[..., 1:]).squeeze(-2) * (length[:, None] / speed.squeeze(-1))[..., None]
     # The least rotations of `_transport` leave out the twist that the Bishop frame gathers within each segment.
     twist = segment_rotations(curvature)[..., 0].cumsum(1)
     twist = torch.cat([torch.zeros_like(twist[:, :1]), twist], 1)
     m1, m2 = curvature.unbind(-1)
     turned = [m1 * twist.cos() + m2 * twist.sin(), m2 * twist.cos() - m1 * twist.sin()]
-    return torch.stack(turned, -1), frames[:, 0], length
+    return torch.stack(turned, -1), bishop[:, 0], length
 
 
 def bounded(curvature: Float[Tensor, "batch vertex 2"], circles: float) -> Float[Tensor, "batch vertex 2"]:
@@ -112,13 +113,13 @@ def shifted(curvature: Float[Tensor, "batch vertex 2"], by: Int[Tensor, " batch"
     return kept * (1 - beyond / by.abs().clamp(min=1)[:, None])[..., None]
 
 
-def reversed_frames(frames: Float[Tensor, "*any 3 3"]) -> Float[Tensor, "*any 3 3"]:
-    """Frames of the same curve walked from the other end: T and M2 turn round, M1 stays."""
-    return frames * frames.new_tensor([-1.0, 1.0, -1.0])
+def reversed_bishop(bishop: Float[Tensor, "*any 3 3"]) -> Float[Tensor, "*any 3 3"]:
+    """Bishop frames of the same curve walked from the other end: T and M2 turn round, M1 stays."""
+    return bishop * bishop.new_tensor([-1.0, 1.0, -1.0])
 
 
 def reversed_curvature(curvature: Float[Tensor, "batch vertex 2"]) -> Float[Tensor, "batch vertex 2"]:
-    """K of the same curve walked from the other end, in the frames of `reversed_frames`."""
+    """K of the same curve walked from the other end, in the Bishop frames of `reversed_bishop`."""
     return curvature.flip(1) * curvature.new_tensor([1.0, -1.0])
 
 
@@ -188,10 +189,10 @@ def rotation_exp(turn: Float[Tensor, "batch 3"]) -> Float[Tensor, "batch 3 3"]:
     return torch.eye(3, dtype=turn.dtype, device=turn.device) + once * across + twice * (across @ across)
 
 
-def orthonormal(frame: Float[Tensor, "batch 3 3"]) -> Float[Tensor, "batch 3 3"]:
-    """The frame with T and M1 made orthonormal again after a step, T's direction kept."""
-    tangent = torch.nn.functional.normalize(frame[..., 0], dim=-1)
-    normal = frame[..., 1] - (frame[..., 1] * tangent).sum(-1, keepdim=True) * tangent
+def orthonormal(bishop: Float[Tensor, "batch 3 3"]) -> Float[Tensor, "batch 3 3"]:
+    """The Bishop frame with T and M1 made orthonormal again after a step, T's direction kept."""
+    tangent = torch.nn.functional.normalize(bishop[..., 0], dim=-1)
+    normal = bishop[..., 1] - (bishop[..., 1] * tangent).sum(-1, keepdim=True) * tangent
     normal = torch.nn.functional.normalize(normal, dim=-1)
     return torch.stack([tangent, normal, torch.linalg.cross(tangent, normal)], -1)
 
@@ -213,10 +214,10 @@ def _transport(tangents: Float[Tensor, "batch vertex 3"]) -> Float[Tensor, "batc
     """Frames that turn with the tangents and never about them, M1 starting along the axis furthest from T."""
     across = torch.nn.functional.one_hot(tangents[:, 0].abs().argmin(-1), 3).to(tangents.dtype)
     first = orthonormal(torch.stack([tangents[:, 0], across, across], -1))
-    frames = [first]
+    carried = [first]
     for n in range(1, tangents.shape[1]):
-        frames.append(_least_rotation(tangents[:, n - 1], tangents[:, n]) @ frames[-1])
-    return torch.stack(frames, 1)
+        carried.append(_least_rotation(tangents[:, n - 1], tangents[:, n]) @ carried[-1])
+    return torch.stack(carried, 1)
 
 
 def _least_rotation(old: Float[Tensor, "batch 3"], new: Float[Tensor, "batch 3"]) -> Float[Tensor, "batch 3 3"]:

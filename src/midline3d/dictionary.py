@@ -61,11 +61,11 @@ the same units and meanings stand in the files themselves, as `units` and `long_
 def text() -> str:
     """The whole page."""
     example = assemble(Path(), Header(frames=(0,), fps=1.0, cameras=("cam0", "cam1")), [])
-    rows = [_row(str(name), told) for name, told in example.data_vars.items()]
+    rows = [_row(str(name), array) for name, array in example.data_vars.items()]
     terms = sorted({*TERMS, *(item.name for item in fields(Losses))})
     listed = ", ".join(f"`loss_{term}`" for term in terms)
     rows.append((listed, "time", "1", "part of the loss; those that the fitter has"))
-    coordinates = [_row(str(name), told) for name, told in example.coords.items()]
+    coordinates = [_row(str(name), array) for name, array in example.coords.items()]
     parts = [
         HEAD,
         _table("midline.nc", ("variable", "dimensions", "unit", "meaning"), rows),
@@ -85,10 +85,10 @@ TAIL = """Where an uncertainty is named, the variable's attribute `uncertainty` 
 """
 
 
-def _row(name: str, told: xr.DataArray) -> tuple[str, ...]:
+def _row(name: str, array: xr.DataArray) -> tuple[str, ...]:
     # The words of status, reason and edited have tables of their own.
-    meaning = str(told.attrs["long_name"]).partition(": '")[0]
-    return name, _dims(told.dims), _units(told.attrs), meaning
+    meaning = str(array.attrs["long_name"]).partition(": '")[0]
+    return name, _dims(array.dims), _units(array.attrs), meaning
 
 
 def _quantities() -> Iterable[tuple[str, ...]]:

@@ -28,9 +28,11 @@ class Losses:
     size: Float[Tensor, " batch"]
 
     def total(self) -> Float[Tensor, " batch"]:
+        """L (eq. 15)."""
         return self.pixels + self.scores + self.smoothness + self.temporal + self.intersections + self.size
 
     def weighted(self, weights: LossWeights) -> Losses:
+        """Each term times its weight of the same name."""
         return Losses(**{item.name: getattr(self, item.name) * getattr(weights, item.name) for item in fields(self)})
 
 

@@ -101,9 +101,9 @@ def _from_table(table: pd.DataFrame, path: Path, fps: float | None) -> xr.Datase
         return _from_anipose(table, path, fps)
     numbers = [int(found[1]) for name in names if (found := re.fullmatch(r"x_(\d+)", name))]
     if "frame" not in names or not numbers:
-        told = shortened(", ".join(names[:8]))
+        listed = shortened(", ".join(names[:8]))
         raise InputError(
-            f"{path}: the columns {told} are no midlines; give frame, keypoint, x, y, z or frame, x_0, y_0, z_0 ..."
+            f"{path}: the columns {listed} are no midlines; give frame, keypoint, x, y, z or frame, x_0, y_0, z_0 ..."
         )
     columns = [f"{axis}_{number}" for number in sorted(numbers) for axis in "xyz"]
     points = _numbers(table, columns, path).reshape(len(table), -1, 3)

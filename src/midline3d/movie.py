@@ -115,8 +115,8 @@ def _pictures(dataset: xr.Dataset, prepared: Prepared, places: list[int], fps: f
         ]
         panels.append(_turning(positions[place], length, 2 * np.pi * shown / (TURN * fps)))
         status = str(dataset.status.values[place])
-        told = f"frame {number}   {float(dataset.time.values[place]):.2f} s   {status}"
-        yield _even(np.concatenate([np.concatenate(panels, 1), _caption(told, status, PANEL * len(panels))]))
+        caption = f"frame {number}   {float(dataset.time.values[place]):.2f} s   {status}"
+        yield _even(np.concatenate([np.concatenate(panels, 1), _caption(caption, status, PANEL * len(panels))]))
 
 
 def _brightest(prepared: Prepared) -> Array:

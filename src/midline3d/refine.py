@@ -2,7 +2,7 @@
 
 Frames spread over the volume, their curves, the animal's body and all cameras are fitted together. While the animal is
 followed a frame's views may move against each other freely, which hides what a turned camera does as the animal
-travels; here they are held, so that this must be told by the cameras.
+travels; here they are held, so that this must come from the cameras.
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ def _changes(
     before: Cameras, after: Cameras, world: Float[Tensor, "batch vertex 3"], shift: Float[Tensor, "batch axis"]
 ) -> list[Change]:
     """Every camera's, over the midlines of all chosen frames."""
-    moved = (project(after, world) - project(before, world)).norm(dim=-1)
+    travel = (project(after, world) - project(before, world)).norm(dim=-1)
     seen = project(after, world, shift).transpose(1, 2).flatten(0, 1)
     errors = [_reprojection(cameras, seen) for cameras in (before, after)]
-    mean, largest = moved.mean((0, 2)), moved.amax((0, 2))
+    mean, largest = travel.mean((0, 2)), travel.amax((0, 2))
     columns = (mean, largest, *errors)
     return [Change(*(float(column[camera]) for column in columns)) for camera in range(after.count)]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 
 import torch
 
@@ -33,7 +35,7 @@ class FrameState:
 
     points: Float[Tensor, "batch vertex 3"]
     """P, mm."""
-    frames: Float[Tensor, "batch vertex 3 3"]
+    bishop: Float[Tensor, "batch vertex 3 3"]
     """Columns T, M1, M2."""
     curvature: Float[Tensor, "batch vertex 2"]
     """K, per body length."""
@@ -66,10 +68,10 @@ class FrameState:
         return replace(self, points=self.points + offset[:, None])
 
     def rebuilt(self, start: Int[Tensor, " batch"]) -> FrameState:
-        """The full curve and frames made anew from those at vertex `start` (eq. 1)."""
+        """The full curve and Bishop frames made anew from those at vertex `start` (eq. 1)."""
         rows = torch.arange(len(self), device=start.device)
-        made = curve.through(self.points[rows, start], self.frames[rows, start], self.curvature, self.length, start)
-        return replace(self, points=made.points, frames=made.frames)
+        made = curve.through(self.points[rows, start], self.bishop[rows, start], self.curvature, self.length, start)
+        return replace(self, points=made.points, bishop=made.bishop)
 
     def clamped(self, bounds: Bounds) -> FrameState:
         """All parameters within their bounds; the curve is made anew about its middle."""
@@ -92,16 +94,17 @@ class FrameState:
         return ViewAppearance(self.sigma, self.iota, self.defocus)
 
     def middle(self) -> Int[Tensor, " batch"]:
+        """The middle vertex, once for each frame: what a step moves and turns."""
         return torch.full((len(self),), self.vertices // 2, device=self.points.device)
 
     def shifted(self, by: Int[Tensor, " batch"]) -> FrameState:
         """The curve moved along itself by whole vertices, keeping the place of the vertex that becomes the middle."""
         rows = torch.arange(len(self), device=by.device)
         middle = self.middle()
-        points, frames = self.points.clone(), self.frames.clone()
+        points, bishop = self.points.clone(), self.bishop.clone()
         points[rows, middle] = self.points[rows, middle + by]
-        frames[rows, middle] = self.frames[rows, middle + by]
-        along = replace(self, points=points, frames=frames, curvature=curve.shifted(self.curvature, by))
+        bishop[rows, middle] = self.bishop[rows, middle + by]
+        along = replace(self, points=points, bishop=bishop, curvature=curve.shifted(self.curvature, by))
         return along.rebuilt(middle)
 
     def reversed(self) -> FrameState:
@@ -109,7 +112,7 @@ class FrameState:
         return replace(
             self,
             points=self.points.flip(1),
-            frames=curve.reversed_frames(self.frames.flip(1)),
+            bishop=curve.reversed_bishop(self.bishop.flip(1)),
             curvature=curve.reversed_curvature(self.curvature),
         )
 
@@ -119,6 +122,36 @@ def merged(states: list[FrameState]) -> FrameState:
     return FrameState(
         **{item.name: torch.cat([getattr(state, item.name) for state in states]) for item in fields(FrameState)}
     )
+
+
+def packed(state: FrameState) -> Float[Tensor, "batch number"]:
+    """All numbers of every frame in a row, field by field in their order.
+
+    Where the fields lie so in memory already (see `unpacked`) these are the rows that they lie in, and nothing is
+    copied; else a copy.
+    """
+    values = list(vars(state).values())
+    begins = list(accumulate((math.prod(value.shape[1:]) for value in values), initial=0))
+    if len(state) and all(_follows(values[0], value, begin) for value, begin in zip(values, begins, strict=False)):
+        return values[0].as_strided((len(state), begins[-1]), (values[0].stride(0), 1))
+    return torch.cat([value.reshape(len(state), -1) for value in values], 1)
+
+
+def _follows(first: Tensor, value: Tensor, begin: int) -> bool:
+    """Whether a tensor's rows lie `begin` numbers behind those of the first, in the same memory."""
+    if value.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() or not value[0].is_contiguous():
+        return False
+    # What lies between rows says nothing where there is but one.
+    beside = len(value) == 1 or value.stride(0) == first.stride(0)
+    return beside and value.storage_offset() - first.storage_offset() == begin
+
+
+def unpacked(rows: Float[Tensor, "batch number"], like: FrameState) -> FrameState:
+    """The states that rows of `packed` begin with, for the sizes of another; they share the rows' memory."""
+    shapes = {name: value.shape[1:] for name, value in vars(like).items()}
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    named = zip(shapes.items(), rows[:, : sum(sizes)].split(sizes, 1), strict=True)
+    return FrameState(**{name: part.unflatten(1, shape) if shape else part[:, 0] for (name, shape), part in named})
 
 
 def where(choice: Tensor, first: FrameState, second: FrameState) -> FrameState:

@@ -96,26 +96,28 @@ CALIBRATION = World(np.eye(3), np.zeros(3), "the calibration's world")
 
 
 def world_of(attributes: Mapping[Any, Any]) -> World:
-    """The world that a result says its numbers are to be told in; the calibration's where it says none."""
+    """The world that a result says its numbers are to be given in; the calibration's where it says none."""
     text = attributes.get(ATTRIBUTE, "")
     if not text:
         return CALIBRATION
     try:
-        told = json.loads(text)
-        rotation, origin = np.array(told["rotation"], np.float64), np.array(told["origin_mm"], np.float64)
-        return World(_rotation(rotation.reshape(3, 3), "the result"), origin.reshape(3), str(told["source"]))
+        stored = json.loads(text)
+        rotation, origin = np.array(stored["rotation"], np.float64), np.array(stored["origin_mm"], np.float64)
+        return World(_rotation(rotation.reshape(3, 3), "the result"), origin.reshape(3), str(stored["source"]))
     except (ValueError, KeyError, TypeError) as fault:
         raise InputError(f"the result's frame cannot be read ({fault}); give [frame] again with --frame") from None
 
 
 def make_world(entry: FrameEntry, calibration: Calibration, folder: Path, source: str) -> World:
     """What a [frame] table means. folder: of its pictures; source: opens every complaint."""
-    ways = [name for name in ("camera", "board", "matrix") if getattr(entry, name) is not None]
-    if len(ways) > 1:
-        raise InputError(f"{source}: [frame] has {' and '.join(ways)}; give one of them")
+    given = [name for name in ("camera", "board", "matrix") if getattr(entry, name) is not None]
+    if len(given) > 1:
+        raise InputError(f"{source}: [frame] has {' and '.join(given)}; give one of them")
     loose = [name for name in ("up", "heading", "origin") if getattr(entry, name) is not None]
-    if ways and ways[0] in ("board", "matrix") and loose:
-        raise InputError(f"{source}: [frame] has {ways[0]} and {loose[0]}, but the {ways[0]} says that; leave one out")
+    if given and given[0] in ("board", "matrix") and loose:
+        raise InputError(
+            f"{source}: [frame] has {given[0]} and {loose[0]}, but the {given[0]} says that; leave one out"
+        )
     if entry.matrix is not None:
         return _from_matrix(entry.matrix, source)
     if entry.board is not None:
@@ -143,8 +145,8 @@ def _from_directions(entry: FrameEntry, calibration: Calibration, source: str) -
     if np.linalg.norm(level) < 1e-3:
         raise InputError(f"{source}: frame.heading runs along frame.up; give one that is level")
     level /= np.linalg.norm(level)
-    told = "two vectors" if camera is None else f"the picture of {camera.name}"
-    return World(np.stack([level, np.cross(up, level), up]), _origin(entry, calibration, source), told)
+    by = "two vectors" if camera is None else f"the picture of {camera.name}"
+    return World(np.stack([level, np.cross(up, level), up]), _origin(entry, calibration, source), by)
 
 
 def _direction(value: Any, camera: Camera | None, label: str) -> Array:

@@ -1,4 +1,4 @@
-"""The yardstick of an ablation: the paper's L_px of a run's own curve, shifts and look, without masks and scores."""
+"""The yardstick of an ablation: the paper's L_px of its own curve, shifts and appearance, without masks and scores."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _as_the_paper_draws(clip: Clip, frame: int, row: xr.Dataset) -> float:
     points = (world - clip.centres([frame])[:, None]).float()
     tangents = torch.nn.functional.normalize(torch.gradient(points, dim=1)[0], dim=-1)
     taper = PaperTaper(points.shape[1], adam.sigma_min, adam.iota_min)
-    look = taper.apply(
+    appearance = taper.apply(
         ViewAppearance(values["sigma"], values["iota"], torch.zeros_like(values["sigma"])),
         optics(views.cameras, points, tangents),
     )
-    image = render(look.blobs(centres, values["rho"]), views.images, clip.settings.pixels.cutoff).image
+    image = render(appearance.blobs(centres, values["rho"]), views.images, clip.settings.pixels.cutoff).image
     return float((image - views.images).square().mean())

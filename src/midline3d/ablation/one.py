@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from midline3d.ablation.task import Task
-from midline3d.errors import InputError
 from midline3d.files import write_whole
+from midline3d.population.processes import end_with_reason
 
 
 def perform(task: Task) -> None:
@@ -39,15 +39,10 @@ def _against_truth(task: Task) -> dict[str, Any]:
     if not truth.is_file():
         return {"midline_px": None, "ends_px": None, "lost": None}
     found = open_result(task.out)
-    ways = [evaluate_truth(each, truth).summary() for each in (found, found.isel(keypoint=slice(None, None, -1)))]
-    best = min(ways, key=lambda figures: np.inf if figures["ends_px"] is None else figures["ends_px"])
+    both = [evaluate_truth(each, truth).summary() for each in (found, found.isel(keypoint=slice(None, None, -1)))]
+    best = min(both, key=lambda figures: np.inf if figures["ends_px"] is None else figures["ends_px"])
     return {name: best[name] for name in ("midline_px", "ends_px", "lost")}
 
 
 if __name__ == "__main__":
-    try:
-        perform(Task.read(sys.argv[1]))
-    except InputError as fault:
-        sys.exit(str(fault))
-    except Exception as fault:
-        sys.exit(f"{type(fault).__name__}: {' '.join(str(fault).split())}")
+    end_with_reason(lambda: perform(Task.read(sys.argv[1])))

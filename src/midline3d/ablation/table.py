@@ -49,14 +49,14 @@ class Ablation:
         """The figures for people."""
         rows = []
         for row in self.figures():
-            told = [
+            cells = [
                 row["variant"],
                 row["without"] or "(whole)",
                 _number(row["loss"], 1e3),
                 _number(row["loss_std"], 1e3),
             ]
-            told += [_number(row[name]) for name in ("ratio", "published_ratio", "midline_px", "ends_px")]
-            rows.append((*told, "-" if row["lost"] is None else str(row["lost"]), row["reason"] or ""))
+            cells += [_number(row[name]) for name in ("ratio", "published_ratio", "midline_px", "ends_px")]
+            rows.append((*cells, "-" if row["lost"] is None else str(row["lost"]), row["reason"] or ""))
         columns = ("variant", "without", "loss x 1000", "std", "ratio", "paper's", "midline px", "ends px", "lost", "")
         caption = "loss: mean squared difference of render and image; ends either way round"
         return table_of("Ablation", columns, rows, caption)

@@ -1,4 +1,4 @@
-"""What the process of one variant is told; apart from it, so that whoever tells it need not import it."""
+"""The task that the process of one variant is given; apart from it, so that whoever gives it need not import it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ STEPS = (4.0, 2.0, 1.0, 0.5)
 FURTHEST = 24.0
 """px: further than this no shift is sought."""
 ABOUT = 2.5
-"""px: nor further than this from where the search is told to start."""
+"""px: nor further than this from where the search starts."""
 
 
 def best_shift(frame: Frame, masks: Sequence[Flags], soft: float, start: Array | None = None) -> Array:
@@ -59,16 +59,16 @@ def _climbed(
     """The shift from which no step along one axis meets more. steps: one step, and how far they may lead, px."""
     (step, reach), shift = steps, start
     best = _meeting(pixels, pictures, frame.moves(shift))
-    moved = True
-    while moved:
-        moved = False
+    better = True
+    while better:
+        better = False
         for axis in range(len(shift)):
             for way in (-step, step):
                 trial = shift.copy()
                 trial[axis] += way
                 met = _meeting(pixels, pictures, frame.moves(trial))
                 if met > best and abs(trial[axis] - start[axis]) <= reach:
-                    shift, best, moved = trial, met, True
+                    shift, best, better = trial, met, True
     return shift
 
 

@@ -1,4 +1,4 @@
-"""Curves through points: smoothed, and told at equal steps."""
+"""Curves through points: smoothed, and sampled at equal steps."""
 
 from __future__ import annotations
 

@@ -62,13 +62,13 @@ class Paths:
 
 def best_match(frame: Frame, paths: list[Array], shift: Array) -> Match:
     """The pair of views, and the direction, in which two paths fit together best."""
-    moved = [path - move for path, move in zip(paths, frame.moves(shift), strict=True)]
-    away = [ndimage.distance_transform_edt(~_drawn(path, frame.window)) for path in moved]
+    aligned = [path - move for path, move in zip(paths, frame.moves(shift), strict=True)]
+    away = [ndimage.distance_transform_edt(~_drawn(path, frame.window)) for path in aligned]
     # The longer of two paths hides less of itself: three views give three pairs, each both ways round.
     pairs = [pair for pair in permutations(range(len(paths)), 2) if pair[0] < pair[1]]
     found = []
     for pair in pairs:
-        cost = _pair_cost(frame, moved, away, pair)
+        cost = _pair_cost(frame, aligned, away, pair)
         for turned in (False, True):
             total, steps = walked(cost[:, ::-1] if turned else cost)
             found.append(Match(total, pair, steps, turned))
@@ -86,8 +86,8 @@ def walked(cost: Array) -> tuple[float, NDArray[np.int64]]:
     for diagonal in range(2, rows + columns + 1):  # all of an anti-diagonal at once: none waits for another
         i = np.arange(max(1, diagonal - columns), min(rows, diagonal - 1) + 1)
         j = diagonal - i
-        ways = np.stack([total[i - 1, j - 1], total[i - 1, j] + STALL, total[i, j - 1] + STALL])
-        total[i, j] = cost[i - 1, j - 1] + ways.min(0)
+        earlier = np.stack([total[i - 1, j - 1], total[i - 1, j] + STALL, total[i, j - 1] + STALL])
+        total[i, j] = cost[i - 1, j - 1] + earlier.min(0)
     steps, row, column = [], rows, columns
     while row > 0 and column > 0:
         steps.append((row - 1, column - 1))

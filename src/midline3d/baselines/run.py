@@ -86,7 +86,7 @@ def _followed(result: Result, frames: Frames, make: Callable[[Frames], Method], 
 
 
 def _carried(frames: Frames, place: int, before: Traced | None) -> Traced | None:
-    """The midline of the frame before, told in this frame's world."""
+    """The midline of the frame before, in this frame's local world."""
     if before is None:
         return None
     centres = frames.prepared.log.centre

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 LOOKED_AT = 12
-"""Frames, spread over the recording, by which brightness and alignment are told."""
+"""Frames, spread over the recording, from which brightness and alignment are measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Traced:
 
 
 class Method(Protocol):
-    """A way to find midlines; what it knows of the recording was told to it when it was made."""
+    """A way to find midlines; what it knows of the recording it was given when it was made."""
 
     def trace(self, frame: Frame, before: Traced | None) -> Traced | None:
         """The midline of a frame, or None where it finds none. before: of the frame before, in this one's world."""

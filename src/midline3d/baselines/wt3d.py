@@ -72,9 +72,9 @@ class WT3D:
     def _start(self, frame: Frame, ends: Array, before: Traced | None) -> Array | None:
         """A curve between the ends: the one before, drawn along with them; else the longest line of the silhouettes."""
         if before is not None:
-            moved = ends - before.points[[0, -1]]
+            change = ends - before.points[[0, -1]]
             share = np.linspace(0, 1, len(before.points))[:, None]
-            return before.points + (1 - share) * moved[0] + share * moved[1]
+            return before.points + (1 - share) * change[0] + share * change[1]
         masks = silhouettes(frame)
         grid = box(frame, masks, self.shift, pitch=1.0)
         if grid is None:
@@ -127,9 +127,9 @@ def found_ends(frame: Frame, shift: Array, before: Traced | None) -> Array | Non
     if any(path is None for path in paths):
         return None if before is None else before.points[[0, -1]]
     tips = np.stack([path[[0, -1]] for path in paths if path is not None]) - frame.moves(shift)[:, None]
-    ways = [(False, *turns) for turns in product((False, True), repeat=len(tips) - 1)]
+    orders = [(False, *turns) for turns in product((False, True), repeat=len(tips) - 1)]
     best, away = np.zeros((2, 3)), np.inf
-    for turns in ways:
+    for turns in orders:
         pixels = np.stack([tip[::-1] if turn else tip for tip, turn in zip(tips, turns, strict=True)])
         points = frame.triangulate(pixels)
         rest = float(np.linalg.norm(frame.project(points) - pixels, axis=-1).mean())

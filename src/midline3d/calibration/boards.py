@@ -215,7 +215,7 @@ def _intrinsics(
     start = np.eye(3)
     if focal is not None:
         start = np.array([[focal, 0, (size[0] - 1) / 2], [0, focal, (size[1] - 1) / 2], [0, 0, 1]])
-        # Without perspective the principal point cannot be told from a shift of the board.
+        # Without perspective the principal point cannot be distinguished from a shift of the board.
         flags |= cv2.CALIB_USE_INTRINSIC_GUESS | cv2.CALIB_FIX_PRINCIPAL_POINT
     try:
         result = cv2.calibrateCameraExtended(

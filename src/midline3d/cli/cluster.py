@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from midline3d.cli.options import Device, Json, Seed, SettingsFile, Where, chosen_device, frame_range
-from midline3d.cli.results import told, with_frames
+from midline3d.cli.results import report_outcomes, with_frames
 from midline3d.cli.terminal import working
 from midline3d.errors import InputError
 
@@ -80,7 +80,7 @@ def run(
     jobs = with_frames(_jobs(recordings, job), frames)
     with working("the same command continues where this one stopped") as tick:
         outcomes = reconstruct_on_cluster(jobs, Place(scheduler, workers), tick, where)
-    raise typer.Exit(told(outcomes, as_json))
+    raise typer.Exit(report_outcomes(outcomes, as_json))
 
 
 @app.command("slurm-script")
@@ -183,7 +183,7 @@ def table(
     """What became of recordings: a row each, and a sentence for each whose result is not complete."""
     from midline3d.tracking.several import looked_at
 
-    raise typer.Exit(told([looked_at(result) for result in results], as_json))
+    raise typer.Exit(report_outcomes([looked_at(result) for result in results], as_json))
 
 
 def _jobs(recordings: list[Path], job: Job) -> dict[str, Job]:

@@ -64,8 +64,8 @@ def main() -> None:
     except Exception as fault:
         if _is_usage(fault):
             # With no words at all the help has been shown, and there is nothing to say.
-            if told := _usage(fault):
-                complain(told)
+            if usage := _usage(fault):
+                complain(usage)
             sys.exit(2)
         if os.environ.get("MIDLINE3D_DEBUG"):
             raise

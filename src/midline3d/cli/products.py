@@ -202,11 +202,11 @@ def _moment(text: str) -> datetime:
 
 def _figures(table: pd.DataFrame) -> dict[str, dict[str, object]]:
     """The summary in the types of JSON, which knows no NaN."""
-    told = table.astype(object).where(table.notna(), None).set_index("quantity")
+    filled = table.astype(object).where(table.notna(), None).set_index("quantity")
     chosen = ["units", "mean", "deviation_over_time", "uncertainty", "values"]
     return {
         str(name): dict(zip(chosen, row, strict=True))
-        for name, row in zip(told.index, told[chosen].values, strict=True)
+        for name, row in zip(filled.index, filled[chosen].values, strict=True)
     }
 
 

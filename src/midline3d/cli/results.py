@@ -93,10 +93,10 @@ def _several(recordings: list[Path], job: Job, frames: str | None, workers: int 
     jobs = with_frames(each_in_its_folder(recordings, job), frames)
     with working("the same command continues where this one stopped") as tick:
         outcomes = reconstruct_all(jobs, tick, workers)
-    return told(outcomes, as_json)
+    return report_outcomes(outcomes, as_json)
 
 
-def told(outcomes: list[Outcome], as_json: bool) -> int:
+def report_outcomes(outcomes: list[Outcome], as_json: bool) -> int:
     """What became of several recordings: the table, then a sentence for each that failed; the status to end with."""
     from midline3d.tracking.several import table
 

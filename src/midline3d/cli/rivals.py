@@ -70,7 +70,7 @@ def compare(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Every frame's losses as a table.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Other methods' midlines under the same renderer, its look fitted anew for each: pixel losses frame by frame."""
+    """Other methods' midlines under the same renderer, each with an appearance fitted anew: pixel losses by frame."""
     from midline3d.evaluate.comparison_figure import draw_comparison
     from midline3d.evaluate.rendered import compare as hold_against
 

@@ -11,22 +11,23 @@ from midline3d.cli.options import Json, frame_ends
 from midline3d.cli.terminal import print_json
 from midline3d.errors import InputError
 
+Port = Annotated[
+    int | None, typer.Option(help="Where to listen; else 8750 or the next that is free.", min=1, max=65535)
+]
+Host = Annotated[str, typer.Option(help="Address to listen at; other than this machine alone, a token is asked for.")]
+Token = Annotated[bool, typer.Option("--token", help="Ask for a token on this machine too: where others work on it.")]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")]
+
 
 def view(
     result: Annotated[Path, typer.Argument(help="Folder of a result, growing or complete.")],
     recording: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="The recording, where it was moved since: for whole pictures.")
     ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Where to listen; else 8750 or the next that is free.", min=1, max=65535)
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; other than this machine alone, a token is asked for.")
-    ] = "127.0.0.1",
-    token: Annotated[
-        bool, typer.Option("--token", help="Ask for a token on this machine too: where others work on it.")
-    ] = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
+    port: Port = None,
+    host: Host = "127.0.0.1",
+    token: Token = False,
+    no_browser: NoBrowser = False,
 ) -> None:
     """Look at a result in the browser, frame by frame, and correct it. Also while it grows."""
     from midline3d.viewer.serve import Place
@@ -45,14 +46,10 @@ def annotate(
     ] = 20,
     frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only from frames A to B - 1.")] = None,
     agreement: Annotated[bool, typer.Option("--agreement", help="Say how well people agree so far, and end.")] = False,
-    port: Annotated[
-        int | None, typer.Option(help="Where to listen; else 8750 or the next that is free.", min=1, max=65535)
-    ] = None,
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; other than this machine alone, a token is asked for.")
-    ] = "127.0.0.1",
-    token: Annotated[bool, typer.Option("--token", help="Ask for a token on this machine too.")] = False,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
+    port: Port = None,
+    host: Host = "127.0.0.1",
+    token: Token = False,
+    no_browser: NoBrowser = False,
     as_json: Json = False,
 ) -> None:
     """Make hand clicks on pictures without any overlay; they are kept in OUT/annotations.csv."""

@@ -57,11 +57,11 @@ class Crew(WorkerPlugin):
         """A task, as `tracking.worker` does it; its last word, and the warnings on the way."""
         with self._lock:
             child = self._busy[key] = self._idle.pop() if self._idle else Child()
-        warned, told = list[str](), dict[str, Any]()
-        for told in child.given(task):
-            if "warning" in told:
-                warned.append(told["warning"])
-        over = "ended" in told or "fault" in told
+        warned, answer = list[str](), dict[str, Any]()
+        for answer in child.given(task):
+            if "warning" in answer:
+                warned.append(answer["warning"])
+        over = "ended" in answer or "fault" in answer
         with self._lock:
             del self._busy[key]
             if over:
@@ -71,7 +71,7 @@ class Crew(WorkerPlugin):
             if self._leaving:
                 raise Reschedule  # on another worker, without blame
             raise EndedError(f"status {child.status()} on {platform.node()}")
-        return told | {"warnings": warned}
+        return answer | {"warnings": warned}
 
 
 def work(name: str, task: dict[str, Any]) -> dict[str, Any]:

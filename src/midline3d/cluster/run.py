@@ -147,17 +147,17 @@ class Course:
     def _taken(self, future: Future) -> None:
         """What follows from the end of a step."""
         given, _ = self._given.pop(future.key)
-        told = self._answer(given, future)
-        if told is None:
+        answer = self._answer(given, future)
+        if answer is None:
             return
-        for warning in told.get("warnings", ()):
+        for warning in answer.get("warnings", ()):
             warnings.warn(f"{given.recording.name}: {warning}", stacklevel=2)
-        if "fault" in told and told["own"] and given.faults < TRIES - 1:
+        if "fault" in answer and answer["own"] and given.faults < TRIES - 1:
             self._give(given.blamed())
             return
-        if "fault" in told:
-            given.recording.blame(told["fault"], told["own"])
-        self._follow(given, told.get("ended") or [])
+        if "fault" in answer:
+            given.recording.blame(answer["fault"], answer["own"])
+        self._follow(given, answer.get("ended") or [])
 
     def _answer(self, given: _Given, future: Future) -> dict[str, Any] | None:
         """The last word of a step; None where it is given once more, because it came to no end."""
@@ -166,8 +166,8 @@ class Course:
         from midline3d.cluster.crew import EndedError
 
         try:
-            told: dict[str, Any] = future.result()
-            return told
+            answer: dict[str, Any] = future.result()
+            return answer
         except CancelledError:
             raise
         except KilledWorker as fault:

@@ -33,7 +33,7 @@ OUTLINE = 5
 END = 0.05
 """Share of the body that counts as an end."""
 BINS = 20
-"""Pieces of the body that are told apart: one is an end."""
+"""Pieces of the body that are counted apart: one is an end."""
 REGIONS = ("head end", "body", "tail end")
 
 
@@ -130,9 +130,9 @@ class AnnotationEvaluation:
     def regions(self) -> dict[str, dict[str, Any]]:
         """The ends apart from the body between them: mean and standard deviation of both distances, px."""
         found: dict[str, dict[str, Any]] = {region: {} for region in REGIONS}
-        ways = (("clicks_to_midline", self.place, self.to_midline),
+        directions = (("clicks_to_midline", self.place, self.to_midline),
                 ("midline_to_clicks", self.keypoint_place.ravel(), self.to_clicks.ravel()))  # fmt: skip
-        for name, place, distance in ways:
+        for name, place, distance in directions:
             chosen = (place < END, (place >= END) & (place <= 1 - END), place > 1 - END)
             for region, rows in zip(REGIONS, chosen, strict=True):
                 found[region] |= {f"{name}_px": mean(distance[rows]), f"{name}_std_px": spread(distance[rows])}

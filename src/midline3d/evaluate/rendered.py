@@ -39,11 +39,11 @@ LIMITS = {"sigma": (0.7, 25.0), "iota": (0.02, 4.0), "rho": (0.5, 6.0)}
 
 @dataclass(frozen=True)
 class Fitted:
-    """A batch of frames with the look that suits given midlines best."""
+    """A batch of frames with the appearance that suits given midlines best."""
 
     loss: Tensor
     """(frame,) mean squared difference of render and image."""
-    look: dict[str, Tensor]
+    parameters: dict[str, Tensor]
     """sigma, iota, rho (frame, camera)."""
 
 
@@ -63,7 +63,7 @@ def compare(
     lines = {name: _drawn(own, frames, cameras)}
     for other, path in others.items():
         lines[other] = _others(path, frames, cameras, clip)
-    start = _first_look(own, clip)
+    start = _first_parameters(own, clip)
     losses = {}
     for index, (method, seen) in enumerate(lines.items()):
         there = [int(place) for place in np.flatnonzero(np.isfinite(seen).all((1, 2, 3))) if clip.located(int(place))]
@@ -77,7 +77,7 @@ def compare(
 
 
 def fitted(clip: Clip, frames: list[int], lines: Array, start: dict[str, Tensor]) -> Fitted:
-    """The look that suits midlines (frame, camera, keypoint, 2), px of the full frames, best; Adam from `start`."""
+    """The appearance that best suits midlines (frame, camera, keypoint, 2), full frames' px; Adam from `start`."""
     views = clip.plain_views(frames)
     centres = (torch.from_numpy(lines) - clip.origins(frames)[:, :, None]).float()
     settings = clip.settings.adam
@@ -90,13 +90,15 @@ def fitted(clip: Clip, frames: list[int], lines: Array, start: dict[str, Tensor]
     kept = {key: value.detach().exp() for key, value in logs.items()}
     history: list[float] = []
     for _ in range(STEPS):
-        look = {key: value.exp().clamp(*LIMITS[key]) for key, value in logs.items()}
-        drawn = taper.apply(ViewAppearance(look["sigma"], look["iota"], torch.zeros_like(look["sigma"])), still)
-        image = render(drawn.blobs(centres, look["rho"]), views.images, clip.settings.pixels.cutoff).image
+        parameters = {key: value.exp().clamp(*LIMITS[key]) for key, value in logs.items()}
+        drawn = taper.apply(
+            ViewAppearance(parameters["sigma"], parameters["iota"], torch.zeros_like(parameters["sigma"])), still
+        )
+        image = render(drawn.blobs(centres, parameters["rho"]), views.images, clip.settings.pixels.cutoff).image
         loss = (image - views.images).square().mean((1, 2, 3))
         better = loss.detach() < best
         best = torch.where(better, loss.detach(), best)
-        kept = {key: torch.where(better[:, None], look[key].detach(), kept[key]) for key in kept}
+        kept = {key: torch.where(better[:, None], parameters[key].detach(), kept[key]) for key in kept}
         history.append(float(best.mean()))
         if len(history) > 2 * PATIENCE and history[-2 * PATIENCE] - history[-1] < SETTLED * history[-1]:
             break
@@ -117,15 +119,15 @@ def _clip(folder: Path, result: xr.Dataset) -> Clip:
     return Clip.of(prepared, settings, torch.device("cpu"))
 
 
-def _first_look(result: xr.Dataset, clip: Clip) -> dict[str, Tensor]:
-    """(1, camera) the look to begin from, the same for all methods: the result's usual one, else a plain one."""
+def _first_parameters(result: xr.Dataset, clip: Clip) -> dict[str, Tensor]:
+    """(1, camera) the appearance to begin from, the same for all methods: the result's usual one, else a plain one."""
     plain = {"sigma": 0.02 * clip.prepared.scale, "iota": 0.8, "rho": 1.1}
     found = {}
     for key, usual in plain.items():
         values = np.full(len(result.camera), usual)
         if key in result and np.isfinite(result[key].values).any():
-            told = np.nanmedian(result[key].transpose("frame", "camera").values, axis=0)
-            values = np.where(np.isfinite(told), told, usual)
+            median = np.nanmedian(result[key].transpose("frame", "camera").values, axis=0)
+            values = np.where(np.isfinite(median), median, usual)
         found[key] = torch.from_numpy(values)[None].float().clamp(*LIMITS[key])
     return found
 

@@ -89,7 +89,7 @@ class Evaluation:
             f"length wrong by {text(figures['length_percent'], '%')}"
         )
         if self.head_confidence is not None:
-            caption += f"; head told from tail with a confidence of {self.head_confidence:.1%}"
+            caption += f"; head and tail identified with a confidence of {self.head_confidence:.1%}"
         return table_of(title, ("camera", "midline", "head", "tail"), rows, caption)
 
 

@@ -31,12 +31,12 @@ def write_movement(material: Material, path: Path, choice: Choice) -> None:
     result.to_netcdf(path, engine="h5netcdf")
 
 
-def _version(told: str) -> tuple[int, ...]:
-    """The version to write for: as told, or the installed one, or the newest."""
-    if told:
-        if not re.fullmatch(r"\d+(\.\d+)+.*", told):
-            raise InputError(f"'{told}' is no version of movement; write one such as 0.15")
-        return tuple(int(number) for number in re.findall(r"\d+", told)[:2])
+def _version(wanted: str) -> tuple[int, ...]:
+    """The version to write for: the one asked for, or the installed one, or the newest."""
+    if wanted:
+        if not re.fullmatch(r"\d+(\.\d+)+.*", wanted):
+            raise InputError(f"'{wanted}' is no version of movement; write one such as 0.15")
+        return tuple(int(number) for number in re.findall(r"\d+", wanted)[:2])
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -54,12 +54,12 @@ def write_mat(material: Material, path: Path, choice: Choice) -> None:
     from scipy.io import savemat
 
     result = material.result
-    told: dict[str, Any] = {"position": material.points}
+    content: dict[str, Any] = {"position": material.points}
     for name, variable in result.variables.items():
         if name != "position":
-            told[str(name)] = _cells(variable.values)
-    told["confidence"] = result.confidence.isel(individual=0).values
-    told |= {
+            content[str(name)] = _cells(variable.values)
+    content["confidence"] = result.confidence.isel(individual=0).values
+    content |= {
         "units": {str(name): variable.attrs.get("units", "") for name, variable in result.variables.items()},
         "meaning": {str(name): variable.attrs.get("long_name", "") for name, variable in result.variables.items()},
         "fps": float(result.attrs["fps"]),
@@ -70,7 +70,7 @@ def write_mat(material: Material, path: Path, choice: Choice) -> None:
             "source": material.world.source,
         },
     }
-    savemat(path, {"midline": told}, long_field_names=True, do_compression=True, oned_as="column")
+    savemat(path, {"midline": content}, long_field_names=True, do_compression=True, oned_as="column")
 
 
 def _cells(values: np.ndarray) -> Any:

@@ -30,7 +30,7 @@ class Choice:
     without: tuple[str, ...] = ()
     """Statuses of frames that are to be NaN, such as suspect."""
     world: World | None = None
-    """In which places are told; the result's own without."""
+    """In which places are given; the result's own without."""
     start: datetime | None = None
     """When the recording began, for NWB, which asks for it."""
     movement: str = ""
@@ -86,8 +86,8 @@ def material(path: Path, choice: Choice) -> Material:
         places[gone] = np.nan
         result = _blanked(result, gone)
     meaning = {"units": "mm", "long_name": f"midline from head (keypoint 0) to tail, in {axes(world)}"}
-    told = xr.DataArray(places, dims=position.dims, attrs=meaning)
-    result = result.assign(position=told.transpose(*result.position.dims))
+    given = xr.DataArray(places, dims=position.dims, attrs=meaning)
+    result = result.assign(position=given.transpose(*result.position.dims))
     beside = folder_of(path) / "calibration.json"
     return Material(result, world, load_calibration(beside) if beside.is_file() else None)
 

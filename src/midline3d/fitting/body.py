@@ -20,6 +20,9 @@ from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
+LONGEST_STEP = 0.3
+"""Most that a step may change one of the body's numbers, most of which are logarithms: further off the equations say
+nothing."""
 SETTLED = 0.03
 """Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
 would stop long before the ends have found their place."""
@@ -99,9 +102,11 @@ class Rig:
 
     @property
     def pivot(self) -> Float[Tensor, " 3"]:
+        """The point about which cameras turn and magnify, mm: the mean of the frames' places."""
         return self.centres.mean(0)
 
     def refined(self, change: Float[Tensor, "camera 4"]) -> Cameras:
+        """The whole rig after a change of every camera (see `cameras.refined`)."""
         return refined(self.cameras, change.to(self.cameras.focal), self.pivot)
 
     def local(self, change: Float[Tensor, "camera 4"]) -> Cameras:
@@ -124,11 +129,13 @@ class Shared:
         return Shared(numbers, numbers.new_zeros(cameras, 4))
 
     def stepped(self, step: Float[Tensor, " shared"]) -> Shared:
+        """After a step of `flat`'s numbers, none of the body's longer than `LONGEST_STEP`."""
         count = self.cameras.numel()
         turned = self.cameras + step[:count].view_as(self.cameras)
-        return Shared(self.body + step[count:].clamp(-0.3, 0.3), turned)
+        return Shared(self.body + step[count:].clamp(-LONGEST_STEP, LONGEST_STEP), turned)
 
     def flat(self) -> Float[Tensor, " shared"]:
+        """All numbers in one row, the cameras' first."""
         return torch.cat([self.cameras.flatten(), self.body])
 
 
@@ -140,11 +147,14 @@ class SharedPrior:
     weight: Float[Tensor, " shared"]
 
     def energy(self, shared: Shared) -> Float[Tensor, ""]:
+        """What the shared numbers cost by how far they lie from the middle."""
         return (self.weight * (shared.flat() - self.middle).square()).sum()
 
 
 @dataclass(frozen=True)
 class Learned:
+    """What came out of learning: the body, the cameras, and the frames that it was learned from."""
+
     body: Body
     cameras: Cameras
     """The whole rig, refined; float64."""
@@ -204,9 +214,9 @@ def _evaluated(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, s
     problem = replace(problem, taper=taper, views=replace(problem.views, cameras=cameras))
     long, middle = replace(state, length=body.length.expand(len(state))), state.vertices // 2
     made = problem.kernels.through(
-        long.points[:, middle], long.frames[:, middle], long.curvature, long.length, state.middle()
+        long.points[:, middle], long.bishop[:, middle], long.curvature, long.length, state.middle()
     )
-    at = evaluate(problem, replace(long, points=made.points, frames=made.frames))
+    at = evaluate(problem, replace(long, points=made.points, bishop=made.bishop))
     return _Point(shared, problem, at, float(at.energy.sum() + prior.energy(shared)))
 
 
@@ -269,7 +279,7 @@ def _system(here: _Point, rig: Rig) -> System:
     problem, at = here.problem, here.at
     cameras, state, weight = problem.views.cameras, at.state, problem.weights.pixels
     pivot = (rig.pivot - rig.centres).to(state.points)
-    seen = optics(cameras, state.points, state.frames[..., 0])
+    seen = optics(cameras, state.points, state.bishop[..., 0])
     others = torch.cat(
         [
             shift_and_appearance_derivatives(state, at.appearance, cameras, problem.layout),
@@ -305,7 +315,7 @@ def _by_coordinates(here: _Point, seen: Optics) -> Float[Tensor, "batch camera v
     blurred = appearance.by_view[..., 2] / torch.where(seen.beyond.abs() > 1e-6, seen.beyond, 1e-6)[..., None]
     focus = (blurred * state.defocus[:, :, None, None])[..., None] * axis[..., None, :]
     out[..., 2:, :3], out[..., 2:, 3:6] = focus, -focus
-    along = (axis * state.frames[:, None, :, :, 0]).sum(-1)
+    along = (axis * state.bishop[:, None, :, :, 0]).sum(-1)
     longer = torch.where(seen.stretch < LONGEST, along * seen.stretch.square(), 0.0)
     out[..., 3, 6:] = (appearance.iota * problem.taper.shape.depth * longer)[..., None] * axis
     return out
@@ -318,7 +328,7 @@ def _tangent_derivatives(state: FrameState, places: Tensor) -> Float[Tensor, "ba
     steps = places.new_full((state.vertices, 1, 1), 2.0)
     steps[0] = steps[-1] = 1.0
     moved_by = (ahead - behind) / steps * (state.vertices - 1) / state.length[:, None, None, None]
-    tangent = state.frames[..., 0][..., None]
+    tangent = state.bishop[..., 0][..., None]
     return moved_by - tangent * (tangent * moved_by).sum(2, keepdim=True)
 
 

@@ -19,8 +19,8 @@ from midline3d.state import Bounds, FrameState
 
 Record = TypeVar("Record", FrameState, Losses)
 
-PARAMETERS = ("position", "frame", "curvature", "length", "shift", "sigma", "iota", "rho")
-"""What Adam moves, in the order in which it stands in a frame's row; position and frame are those of vertex n_0."""
+PARAMETERS = ("position", "bishop", "curvature", "length", "shift", "sigma", "iota", "rho")
+"""What Adam moves, in the order in which it stands in a frame's row; position and Bishop frame are vertex n_0's."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Slope:
 def row(state: FrameState, start: Int[Tensor, " batch"]) -> Float[Tensor, "batch parameter"]:
     """All parameters of a frame side by side."""
     rows = torch.arange(len(state), device=start.device)
-    place, frame = state.points[rows, start], state.frames[rows, start].flatten(1)
+    place, bishop = state.points[rows, start], state.bishop[rows, start].flatten(1)
     rest = [getattr(state, name) for name in PARAMETERS[4:]]
-    return torch.cat([place, frame, state.curvature.flatten(1), state.length[:, None], *rest], 1)
+    return torch.cat([place, bishop, state.curvature.flatten(1), state.length[:, None], *rest], 1)
 
 
 def widths(state: FrameState) -> list[int]:
@@ -70,16 +70,16 @@ def assembled(values: Float[Tensor, "batch parameter"], state: FrameState, start
     """The state as a function of a row of parameters, the rest being as in `state` (eq. 1)."""
     parts = dict(zip(PARAMETERS, values.split(widths(state), 1), strict=True))
     bend, length = parts["curvature"].unflatten(1, (-1, 2)), parts["length"].squeeze(1)
-    made = curve.through(parts["position"], parts["frame"].unflatten(1, (3, 3)), bend, length, start)
+    made = curve.through(parts["position"], parts["bishop"].unflatten(1, (3, 3)), bend, length, start)
     rest = {name: parts[name] for name in PARAMETERS[4:]}
-    return replace(state, points=made.points, frames=made.frames, curvature=bend, length=length, **rest)
+    return replace(state, points=made.points, bishop=made.bishop, curvature=bend, length=length, **rest)
 
 
 def measure(descent: Descent, state: FrameState) -> tuple[Losses, Float[Tensor, "batch vertex"]]:
     """All weighted loss terms and the relative scores of a state; differentiable."""
     views = descent.views
     # Detached: light's way through the body should darken the image, not turn the curve.
-    seen = optics(views.cameras, state.points.detach(), state.frames[..., 0].detach())
+    seen = optics(views.cameras, state.points.detach(), state.bishop[..., 0].detach())
     appearance = descent.taper.apply(state.view_appearance, seen)
     blobs = appearance.blobs(project(views.cameras, state.points, state.shift), state.rho)
     rendering = render(blobs, views.images, descent.cutoff, descent.renderer)

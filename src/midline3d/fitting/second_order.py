@@ -52,6 +52,7 @@ class Problem:
 
     @cached_property
     def layout(self) -> Layout:
+        """Where each unknown of a frame stands."""
         basis = self.views.cameras.shift_basis
         return Layout(self.basis.matrix.shape[1], basis.shape[2], basis.shape[0])
 
@@ -64,6 +65,7 @@ class Problem:
 
     @cached_property
     def limits(self) -> StepLimits:
+        """What one step may change at most."""
         return StepLimits(MOST_LOG_LENGTH, MOST_LOG_APPEARANCE, self.bounds)
 
     @cached_property
@@ -89,6 +91,8 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Fit:
+    """A batch of frames after their last iteration: states, energies and their terms, and iterations taken."""
+
     state: FrameState
     energy: Float[Tensor, " batch"]
     terms: dict[str, Float[Tensor, " batch"]]
@@ -116,7 +120,7 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
 def _drawn(problem: Problem, state: FrameState) -> tuple[BlobAppearance, Blobs]:
     """The states' appearance in the problem's views, and the blobs that they are drawn by."""
     kernels, cameras = problem.kernels, problem.views.cameras
-    optics = kernels.optics(cameras, state.points, state.frames[..., 0])
+    optics = kernels.optics(cameras, state.points, state.bishop[..., 0])
     appearance = kernels.appearance(problem.taper, state.view_appearance, optics)
     return appearance, appearance.blobs(kernels.project(cameras, state.points, state.shift), state.rho)
 
@@ -220,8 +224,8 @@ def _keeping(basis: Basis, weights: SecondOrderSettings, layout: Layout) -> Floa
     each = [
         (1, weights.keep_length),
         (layout.axes, weights.keep_shift),
-        (2 * views, weights.keep_look),
+        (2 * views, weights.keep_appearance),
         (views, weights.small_defocus),
-        (views, weights.keep_look),
+        (views, weights.keep_appearance),
     ]
     return torch.cat([basis.matrix.new_full((count,), weight) for count, weight in each])

@@ -68,6 +68,13 @@ SHARP = 1e3
 """Weight of squared defocus: blur that changes with depth is not searched for."""
 ROUGH = 0.1
 """px of the coarse images: a start has settled once a step moves it by less."""
+LENGTHS, WIDTHS = (0.2, 2.0), (0.7, 2.0)
+"""Of the silhouette's length, and of the width that the worm has in a level's images: between what a start stays."""
+IOTA, RHO = 0.8, 1.1
+"""Brightness, as a share of the body's middle, and sharpness that a start begins with: those of most animals."""
+BRIGHT, FAINTEST = 0.99, 0.1
+"""Quantile of a coarse image that is the worm's brightness there, and its least, as a share of the level's contrast: a
+view that does not show the worm has but noise."""
 PIXEL = 1 / 12
 """px^2: variance that a pixel's own width adds to an image's."""
 
@@ -116,7 +123,7 @@ def search(
     state = replace(
         refined(state, settings.curve.vertices),
         sigma=(sigma * _per_mm(views)).expand(len(state), -1).clone(),
-        iota=torch.full_like(state.iota, 0.8),
+        iota=torch.full_like(state.iota, IOTA),
     )
     return Guesses(state.to(device), loss.to(device))
 
@@ -152,18 +159,18 @@ def _fitted(
     else:
         state = refined(state, level.vertices)
     # Focus and light are not known yet, and what one level has taken them for says nothing of the next.
-    bright = coarse.images.flatten(2).quantile(0.99, dim=2)
+    bright = coarse.images.flatten(2).quantile(BRIGHT, dim=2)
     state = replace(
         state,
         sigma=torch.full_like(state.sigma, width),
-        iota=bright.clamp(0.1 * level.contrast, 2 * level.contrast),
+        iota=bright.clamp(FAINTEST * level.contrast, 2 * level.contrast),
         rho=torch.ones_like(state.rho),
         defocus=torch.zeros_like(state.defocus),
     )
     near = replace(
         bounds,
-        length=(0.2 * worm.length, 2.0 * worm.length),
-        sigma=(0.7 * width, 2 * width),
+        length=(LENGTHS[0] * worm.length, LENGTHS[1] * worm.length),
+        sigma=(WIDTHS[0] * width, WIDTHS[1] * width),
         iota=(bounds.iota[0] * level.contrast, bounds.iota[1] * level.contrast),
     )
     return fit(_problem(level, coarse, worm, factor, state, settings, near), state, level.iterations)
@@ -201,23 +208,23 @@ def random_starts(views: Views, length: float, sigma: float, vertices: int, gene
     """A short straight line through the local origin of every frame, turned at random; length and sigma in mm."""
     images = views.images
     count = len(images)
-    frames = torch.linalg.qr(torch.randn(count, 3, 3, generator=generator)).Q.to(images)
-    frames = frames * torch.linalg.det(frames)[:, None, None]
+    bishop = torch.linalg.qr(torch.randn(count, 3, 3, generator=generator)).Q.to(images)
+    bishop = bishop * torch.linalg.det(bishop)[:, None, None]
     curvature = torch.zeros(count, vertices, 2).to(images)
     lengths = torch.full((count,), length).to(images)
     middle = torch.full((count,), vertices // 2, device=images.device)
     kernels = select_backend(images.device.type, images.dtype)
-    made = kernels.integrate(torch.zeros(count, 3).to(images), frames, curvature, lengths, middle)
+    made = kernels.integrate(torch.zeros(count, 3).to(images), bishop, curvature, lengths, middle)
     width = (sigma * scale(views.cameras, made.points)).expand(count, images.shape[1])
     return FrameState(
         points=made.points,
-        frames=made.frames,
+        bishop=made.bishop,
         curvature=curvature,
         length=lengths,
         shift=torch.zeros(count, views.cameras.shift_basis.shape[2]).to(images),
         sigma=width.clone(),
-        iota=torch.full_like(width, 0.8),
-        rho=torch.full_like(width, 1.1),
+        iota=torch.full_like(width, IOTA),
+        rho=torch.full_like(width, RHO),
         defocus=torch.zeros_like(width),
     )
 
@@ -256,8 +263,8 @@ def refined(state: FrameState, vertices: int) -> FrameState:
     middle = torch.full((len(state),), vertices // 2, device=bend.device)
     # The middle vertex of an even number lies half a segment beyond the middle of the body.
     kernels = select_backend(bend.device.type, bend.dtype)
-    made = kernels.integrate(state.points[:, old], state.frames[:, old], bend, state.length, middle)
-    return replace(state, points=made.points, frames=made.frames, curvature=bend)
+    made = kernels.integrate(state.points[:, old], state.bishop[:, old], bend, state.length, middle)
+    return replace(state, points=made.points, bishop=made.bishop, curvature=bend)
 
 
 def taken(views: Views, rows: Int[Tensor, " row"]) -> Views:

@@ -70,10 +70,10 @@ def sandwich(problem: Problem, state: FrameState, at: Evaluation | None = None) 
     jacobian = projection_jacobian(problem.views.cameras, state.points)
     slopes = _stretch_slopes(problem, at, vertices, jacobian)
     moves = torch.cholesky_solve(slopes.double().mT, factor).to(vertices)
-    ways = _apparent(problem, vertices, jacobian).flatten(1, 2) @ moves
+    directions = _apparent(problem, vertices, jacobian).flatten(1, 2) @ moves
     # Along T, M1 and M2 of the vertex.
-    ways = (state.frames[..., None] * ways.unflatten(1, (-1, 3, 1))).sum(2)
-    squares = ways.square().sum(-1)
+    directions = (state.bishop[..., None] * directions.unflatten(1, (-1, 3, 1))).sum(2)
+    squares = directions.square().sum(-1)
     squares[failed > 0] = torch.nan
     return Deviations(across=squares[..., 1:].mean(-1).sqrt(), along=squares[..., 0].sqrt())
 
@@ -111,5 +111,5 @@ def _apparent(problem: Problem, vertices: Tensor, jacobian: Tensor) -> Float[Ten
     axes = cameras.shift_basis.to(jacobian)
     shifted = (jacobian[..., None] * axes[:, None, :, None]).sum((1, 3))
     lifted = (torch.linalg.inv(gram)[..., None] * shifted[..., None, :, :]).sum(-2)
-    look = vertices.new_zeros(*vertices.shape[:-1], 4 * layout.cameras)
-    return torch.cat([vertices, lifted, look], -1)
+    appearance = vertices.new_zeros(*vertices.shape[:-1], 4 * layout.cameras)
+    return torch.cat([vertices, lifted, appearance], -1)

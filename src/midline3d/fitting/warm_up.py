@@ -20,6 +20,9 @@ USUAL_LENGTH, USUAL_SIGMA, USUAL_AREA = 1.1, 4.0, 900.0
 COARSE_SIGMA = 1.5
 """px that the worm's sigma is brought down to: thinner, it would fall between the pixels."""
 COARSE_VERTICES = 64
+"""Enough for a body of some 40 px."""
+LENGTHS, WIDTHS = (0.4, 2.0), (0.3, 4.0)
+"""Of the silhouette's length and width: between what a start stays. A coil hides a part of itself, dirt adds to it."""
 
 
 def search(
@@ -37,7 +40,9 @@ def search(
         views=coarse,
         taper=PaperTaper(COARSE_VERTICES, scaled.sigma_min, scaled.iota_min),
         weights=replace(settings.losses, pixels=settings.losses.pixels * USUAL_AREA / max(1.0, area)),
-        bounds=replace(bounds, length=(0.4 * length, 2.0 * length), sigma=(0.3 * width, 4 * width)),
+        bounds=replace(
+            bounds, length=(LENGTHS[0] * length, LENGTHS[1] * length), sigma=(WIDTHS[0] * width, WIDTHS[1] * width)
+        ),
         settings=scaled,
         cutoff=settings.pixels.cutoff,
     )

@@ -33,14 +33,14 @@ typedef struct {
 #define END {NULL, sizeof(RECORD)}
 
 #define RECORD curves
-static const field curve_fields[] = {AT(batch) AT(vertices) AT(loose) AT(position) AT(frame) AT(curvature) AT(length)
-    AT(start) AT(points) AT(frames) END};
+static const field curve_fields[] = {AT(batch) AT(vertices) AT(loose) AT(position) AT(start_bishop) AT(curvature)
+    AT(length) AT(start) AT(points) AT(bishop) END};
 #undef RECORD
 #define RECORD steps
 static const field step_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(longest_log) AT(appearance_log) AT(circles)
     AT(defocus_most) AT(length_low) AT(length_high) AT(sigma_low) AT(sigma_high) AT(iota_low) AT(iota_high)
-    AT(rho_low) AT(rho_high) AT(step) AT(basis) AT(points) AT(frames) AT(curvature) AT(length) AT(shift) AT(sigma)
-    AT(iota) AT(rho) AT(defocus) AT(new_points) AT(new_frames) AT(new_curvature) AT(new_length) AT(new_shift)
+    AT(rho_low) AT(rho_high) AT(step) AT(basis) AT(points) AT(bishop) AT(curvature) AT(length) AT(shift) AT(sigma)
+    AT(iota) AT(rho) AT(defocus) AT(new_points) AT(new_bishop) AT(new_curvature) AT(new_length) AT(new_shift)
     AT(new_sigma) AT(new_iota) AT(new_rho) AT(new_defocus) END};
 #undef RECORD
 #define RECORD projections
@@ -63,7 +63,7 @@ static const field energy_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(pixels
 #undef RECORD
 #define RECORD systems
 static const field system_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT_RIG AT(gram) AT(slope)
-    AT(points) AT(frames) AT(segments) AT(by_view) AT(rho) AT(hessian) AT(gradient) END};
+    AT(points) AT(bishop) AT(segments) AT(by_view) AT(rho) AT(hessian) AT(gradient) END};
 #undef RECORD
 #define RECORD solutions
 static const field solution_fields[] = {AT(batch) AT(count) AT(hessian) AT(gradient) AT(damping) AT(step) END};

@@ -73,23 +73,23 @@ class Backend(Protocol):
     def integrate(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
-        """The curve through a position with a frame at vertex `start`: `curve.integrate`."""
+        """The curve through a position with a Bishop frame at vertex `start`: `curve.integrate`."""
         ...
 
     def through(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
-        """The same with a frame that has to be made orthonormal first: `curve.through`."""
+        """The same with a Bishop frame that has to be made orthonormal first: `curve.through`."""
         ...
 
     def project(

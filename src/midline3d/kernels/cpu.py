@@ -28,7 +28,7 @@ Wanted = list[tuple[Tensor, tuple[int, ...]]]
 NO_MEMORY, NO_SUCH_VERTEX, NO_SUCH_SIZE = 1, 2, 3
 _FEW = 8
 """Frames under which it does not pay to wake another thread."""
-_STATE = ("points", "frames", "curvature", "length", "shift", "sigma", "iota", "rho", "defocus")
+_STATE = ("points", "bishop", "curvature", "length", "shift", "sigma", "iota", "rho", "defocus")
 _LAYOUT = " ".join(f"layout_{name}" for name in ("nodes", "axes", "cameras", *PLACES))
 _TAPER = tuple(item.name for item in fields(Shape))[:-1]
 """Of a body, in the order of views.h: all but the tissue, which has a number for every knot."""
@@ -45,7 +45,7 @@ def _record(integers: str, numbers: str, addresses: str) -> type[ctypes.Structur
 
 # Functions and fields in the order of _backend.h; the names of the fields are compared with the library's.
 RECORDS = {
-    "integrate": _record("batch vertices loose", "", "position frame curvature length start points frames"),
+    "integrate": _record("batch vertices loose", "", "position start_bishop curvature length start points bishop"),
     "take_step": _record(
         f"batch vertices {_LAYOUT}",
         "longest_log appearance_log circles defocus_most "
@@ -68,7 +68,7 @@ RECORDS = {
     "pixel_system": _record(
         f"batch vertices {_LAYOUT} own",
         "",
-        " ".join(_RIG) + " gram slope points frames segments by_view rho hessian gradient",
+        " ".join(_RIG) + " gram slope points bishop segments by_view rho hessian gradient",
     ),
     "solve": _record("batch count", "", "hessian gradient damping step"),
 }
@@ -91,29 +91,34 @@ class CBackend(TorchBackend):
     def integrate(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
-        return self._integrate(position, frame, curvature, length, start, loose=False)
+        return self._integrate(position, bishop, curvature, length, start, loose=False)
 
     def through(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
-        return self._integrate(position, frame, curvature, length, start, loose=True)
+        return self._integrate(position, bishop, curvature, length, start, loose=True)
 
     def _integrate(
-        self, position: Tensor, frame: Tensor, curvature: Tensor, length: Tensor, start: Tensor, loose: bool
+        self, position: Tensor, bishop: Tensor, curvature: Tensor, length: Tensor, start: Tensor, loose: bool
     ) -> Curve:
         batch, vertices, _ = curvature.shape
         made = [curvature.new_empty(batch, vertices, 3), curvature.new_empty(batch, vertices, 3, 3)]
-        wanted = [(position, (batch, 3)), (frame, (batch, 3, 3)), (curvature, (batch, vertices, 2)), (length, (batch,))]
+        wanted = [
+            (position, (batch, 3)),
+            (bishop, (batch, 3, 3)),
+            (curvature, (batch, vertices, 2)),
+            (length, (batch,)),
+        ]
         tensors = [*_fitting(wanted), _starts(start, batch), *made]
         self._run("integrate", batch, [batch, vertices, int(loose)], tensors)
         return Curve(*made)
@@ -189,7 +194,7 @@ class CBackend(TorchBackend):
             )
         views = (batch, layout.cameras, vertices)
         wanted = [(products.gram, (*views, 5, 5)), (products.slope, (*views, 5)), (state.points, (batch, vertices, 3))]
-        wanted += [(state.frames, (batch, vertices, 3, 3)), (basis.segments, (vertices - 1, layout.nodes))]
+        wanted += [(state.bishop, (batch, vertices, 3, 3)), (basis.segments, (vertices - 1, layout.nodes))]
         wanted += [(appearance.by_view, (*views, 2, 3)), (state.rho, views[:2])]
         made = [state.points.new_empty(batch, layout.count, layout.count), state.points.new_empty(batch, layout.count)]
         sizes = [batch, vertices, *_places(layout), numbers[2]]
@@ -218,7 +223,7 @@ class CBackend(TorchBackend):
         self, state: FrameState, step: Tensor, matrix: Float[Tensor, "vertex node"], layout: Layout, limits: StepLimits
     ) -> FrameState:
         batch, vertices = len(state), state.vertices
-        shapes = {"points": (batch, vertices, 3), "frames": (batch, vertices, 3, 3), "curvature": (batch, vertices, 2)}
+        shapes = {"points": (batch, vertices, 3), "bishop": (batch, vertices, 3, 3), "curvature": (batch, vertices, 2)}
         shapes |= {"length": (batch,), "shift": (batch, layout.axes)}
         old = [(getattr(state, name), shapes.get(name, (batch, layout.cameras))) for name in _STATE]
         wanted = [(step, (batch, layout.count)), (matrix, (vertices, layout.nodes)), *old]

@@ -2,10 +2,10 @@
 
 typedef struct {
     int64_t batch, vertices;
-    int64_t loose; /* 1: the frame's T and M1 are made orthonormal first */
-    const float *position, *frame, *curvature, *length;
+    int64_t loose; /* 1: T and M1 of the Bishop frame are made orthonormal first */
+    const float *position, *start_bishop, *curvature, *length;
     const int64_t *start;
-    float *points, *frames;
+    float *points, *bishop;
 } curves;
 
 /* Rotation vector of the segment after vertex n (curve.segment_rotations). */
@@ -54,9 +54,9 @@ static void rotation_of(const double *q, double *r) {
     r[6] = 2 * (x * z - w * y), r[7] = 2 * (y * z + w * x), r[8] = 1 - 2 * (x * x + y * y);
 }
 
-/* One curve through `position` with `frame` at `start`; `room` holds 12 numbers a vertex. */
+/* One curve through `position` with `start_bishop` at `start`; `room` holds 12 numbers a vertex. */
 static void integrate(const double *k, int64_t vertices, double length, int64_t start, const double *position,
-                      const double *frame, double *room, float *points, float *frames) {
+                      const double *start_bishop, double *room, float *points, float *bishop) {
     double *rotations = room, *places = room + 9 * vertices, q[4] = {1, 0, 0, 0}, turn[3], chord[3], carry[9], out[9];
     const double unit = length / (double)(vertices - 1);
     rotation_of(q, rotations);
@@ -72,7 +72,7 @@ static void integrate(const double *k, int64_t vertices, double length, int64_t 
         rotation_of(q, rotations + 9 * n + 9);
     }
     const double origin[3] = {places[3 * start], places[3 * start + 1], places[3 * start + 2]};
-    product_transposed(frame, rotations + 9 * start, carry);
+    product_transposed(start_bishop, rotations + 9 * start, carry);
     for (int64_t n = 0; n < vertices; n++) {
         double arm[3];
         for (int i = 0; i < 3; i++) arm[i] = places[3 * n + i] - origin[i];
@@ -80,22 +80,22 @@ static void integrate(const double *k, int64_t vertices, double length, int64_t 
             points[3 * n + i] = (float)(position[i] + carry[3 * i] * arm[0] + carry[3 * i + 1] * arm[1] +
                                         carry[3 * i + 2] * arm[2]);
         product(carry, rotations + 9 * n, out);
-        for (int i = 0; i < 9; i++) frames[9 * n + i] = (float)out[i];
+        for (int i = 0; i < 9; i++) bishop[9 * n + i] = (float)out[i];
     }
 }
 
-/* frame <- its T and M1 made orthonormal, T's direction kept (curve.orthonormal). */
-static void straighten(double *frame) {
+/* bishop <- its T and M1 made orthonormal, T's direction kept (curve.orthonormal). */
+static void straighten(double *bishop) {
     double columns[3][3];
     for (int j = 0; j < 2; j++) {
         double along = 0, norm = 0;
-        for (int i = 0; i < 3; i++) columns[j][i] = frame[3 * i + j];
+        for (int i = 0; i < 3; i++) columns[j][i] = bishop[3 * i + j];
         for (int i = 0; i < 3 && j; i++) along += columns[0][i] * columns[1][i];
         for (int i = 0; i < 3; i++) columns[j][i] -= j ? along * columns[0][i] : 0, norm += columns[j][i] * columns[j][i];
         for (int i = 0; i < 3; i++) columns[j][i] /= sqrt(norm);
     }
     cross(columns[0], columns[1], columns[2]);
-    for (int i = 0; i < 9; i++) frame[i] = columns[i % 3][i / 3];
+    for (int i = 0; i < 9; i++) bishop[i] = columns[i % 3][i / 3];
 }
 
 static int integrate_curves(const void *record, int64_t from, int64_t to) {
@@ -111,13 +111,13 @@ static int integrate_curves(const void *record, int64_t from, int64_t to) {
             error = NO_SUCH_VERTEX;
             break;
         }
-        double position[3], frame[9];
+        double position[3], start_bishop[9];
         for (int i = 0; i < 3; i++) position[i] = c->position[3 * b + i];
-        for (int i = 0; i < 9; i++) frame[i] = c->frame[9 * b + i];
-        if (c->loose) straighten(frame);
+        for (int i = 0; i < 9; i++) start_bishop[i] = c->start_bishop[9 * b + i];
+        if (c->loose) straighten(start_bishop);
         for (int64_t i = 0; i < 2 * count; i++) k[i] = c->curvature[2 * count * b + i];
-        integrate(k, count, c->length[b], start, position, frame, k + 2 * count, c->points + 3 * count * b,
-                  c->frames + 9 * count * b);
+        integrate(k, count, c->length[b], start, position, start_bishop, k + 2 * count, c->points + 3 * count * b,
+                  c->bishop + 9 * count * b);
     }
     free(k);
     return error;
@@ -128,22 +128,22 @@ typedef struct {
     layouts layout;
     double longest_log, appearance_log; /* the most that a step may change log length, and log sigma, iota and rho */
     double circles, defocus_most, length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high;
-    const float *step, *basis, *points, *frames, *curvature, *length, *shift, *sigma, *iota, *rho, *defocus;
-    float *new_points, *new_frames, *new_curvature, *new_length, *new_shift, *new_sigma, *new_iota, *new_rho,
+    const float *step, *basis, *points, *bishop, *curvature, *length, *shift, *sigma, *iota, *rho, *defocus;
+    float *new_points, *new_bishop, *new_curvature, *new_length, *new_shift, *new_sigma, *new_iota, *new_rho,
         *new_defocus;
 } steps;
 
-/* frame <- exp(turn x) frame with T and M1 made orthonormal (curve.rotation_exp, curve.orthonormal). */
-static void turn_frame(const double *turn, double *frame) {
+/* bishop <- exp(turn x) bishop with T and M1 made orthonormal (curve.rotation_exp, curve.orthonormal). */
+static void turn_bishop(const double *turn, double *bishop) {
     const double a = turn[0] * turn[0] + turn[1] * turn[1] + turn[2] * turn[2], angle = sqrt(a);
     const double s = a < 1e-8 ? 1 - a / 6 : sin(angle) / angle, c = a < 1e-8 ? 0.5 - a / 24 : (1 - cos(angle)) / a;
     for (int j = 0; j < 2; j++) {
-        double old[3] = {frame[j], frame[3 + j], frame[6 + j]}, once[3], twice[3];
+        double old[3] = {bishop[j], bishop[3 + j], bishop[6 + j]}, once[3], twice[3];
         cross(turn, old, once);
         cross(turn, once, twice);
-        for (int i = 0; i < 3; i++) frame[3 * i + j] = old[i] + s * once[i] + c * twice[i];
+        for (int i = 0; i < 3; i++) bishop[3 * i + j] = old[i] + s * once[i] + c * twice[i];
     }
-    straighten(frame);
+    straighten(bishop);
 }
 
 static void grown(const float *old, const float *log_step, double most, double low, double high, int64_t count,
@@ -161,14 +161,14 @@ static int take_steps(const void *record, int64_t from, int64_t to) {
     if (!k) return NO_MEMORY;
     for (int64_t b = from; b < to; b++) {
         const float *step = s->step + b * l->count, *move = step + l->move, *about = step + l->turn, *bend = step + l->bend;
-        const float *place = s->points + 3 * (vertices * b + middle), *old = s->frames + 9 * (vertices * b + middle);
-        double position[3], frame[9], turn[3];
-        for (int i = 0; i < 9; i++) frame[i] = old[i];
+        const float *place = s->points + 3 * (vertices * b + middle), *old = s->bishop + 9 * (vertices * b + middle);
+        double position[3], start_bishop[9], turn[3];
+        for (int i = 0; i < 9; i++) start_bishop[i] = old[i];
         for (int i = 0; i < 3; i++) {
             position[i] = (double)place[i] + move[i];
-            turn[i] = frame[3 * i + 1] * about[0] + frame[3 * i + 2] * about[1];
+            turn[i] = start_bishop[3 * i + 1] * about[0] + start_bishop[3 * i + 2] * about[1];
         }
-        turn_frame(turn, frame);
+        turn_bishop(turn, start_bishop);
         for (int64_t n = 0; n < vertices; n++) {
             const float *row = s->basis + nodes * n, *now = s->curvature + 2 * (vertices * b + n);
             double one = now[0], two = now[1];
@@ -188,8 +188,8 @@ static int take_steps(const void *record, int64_t from, int64_t to) {
         for (int64_t i = 0; i < cameras; i++)
             s->new_defocus[view + i] =
                 (float)within((double)s->defocus[view + i] + step[l->defocus + i], -s->defocus_most, s->defocus_most);
-        integrate(k, vertices, s->new_length[b], middle, position, frame, k + 2 * vertices,
-                  s->new_points + 3 * vertices * b, s->new_frames + 9 * vertices * b);
+        integrate(k, vertices, s->new_length[b], middle, position, start_bishop, k + 2 * vertices,
+                  s->new_points + 3 * vertices * b, s->new_bishop + 9 * vertices * b);
     }
     free(k);
     return NO_ERROR;

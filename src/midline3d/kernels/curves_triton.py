@@ -1,7 +1,8 @@
 """Curves, and states after a step, in Triton: one program for each frame.
 
-Batch-first tensors may be rows of something wider: `*_row` is what lies between two frames. What decides where a vertex
-lies is float64 between float32 in and out, as in curves.h: a few thousand operations a frame cost nothing in it.
+Batch-first tensors may be rows of something wider: `*_row` is what lies between two frames. States are rows of
+`state.packed`. What decides where a vertex lies is float64 between float32 in and out, as in curves.h: a few thousand
+operations a frame cost nothing in it.
 Triton reads the functions' source, so nothing may wrap them: `no_type_check` keeps the tests' shape checker away.
 """
 
@@ -10,12 +11,25 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from midline3d.kernels.layout_triton import BEND, COUNT, DEFOCUS, IOTA, LENGTH, MOVE, RHO, SHIFT, SIGMA, TURN
+from midline3d.kernels.layout_triton import (
+    BEND,
+    COUNT,
+    DEFOCUS,
+    IOTA,
+    LENGTH,
+    MOVE,
+    RHO,
+    SHIFT,
+    SIGMA,
+    TURN,
+    state_columns,
+)
 
 
 @triton.jit
 @no_type_check
 def wide(pointer, mask):
+    """Loaded in float64, 0 outside the mask."""
     return tl.load(pointer, mask=mask, other=0.0).to(tl.float64)
 
 
@@ -29,6 +43,7 @@ def within(value, low, high):
 @triton.jit
 @no_type_check
 def cross(ax, ay, az, bx, by, bz):
+    """The cross product a x b."""
     return ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
 
 
@@ -88,15 +103,17 @@ def _matrix(w, x, y, z):
 @triton.jit
 @no_type_check
 def value_at(values, chosen):
+    """The value at the one place that is chosen."""
     return tl.sum(tl.where(chosen, values, 0.0), 0)
 
 
 @triton.jit
 @no_type_check
 def integrate_curve(
-    position, frame, curvature, length, start, points, frames, curvature_row, vertices, PADDED: tl.constexpr
+    position, start_bishop, curvature, length, start, curve, curvature_row, length_row, curve_row, vertices,
+    PADDED: tl.constexpr,
 ):  # fmt: skip
-    """`curve.integrate`: a program for each curve."""
+    """`curve.integrate`: a program for each curve. Rows of `curve` begin as a state's: points, then Bishop frames."""
     b = tl.program_id(0).to(tl.int64)
     n = tl.arange(0, PADDED)
     counts = n < vertices
@@ -111,7 +128,7 @@ def integrate_curve(
     # A chord is given in the frame that its segment starts with: this vertex's, less the segment's own rotation.
     ow, ox, oy, oz = _hamilton(qw, qx, qy, qz, c, -s * x, -s * y, -s * z)
     o00, o01, o02, o10, o11, o12, o20, o21, o22 = _matrix(ow, ox, oy, oz)
-    unit = tl.where(reached, tl.load(length + b).to(tl.float64) / (vertices - 1), 0.0)
+    unit = tl.where(reached, tl.load(length + b * length_row).to(tl.float64) / (vertices - 1), 0.0)
     px = tl.cumsum(unit * (o00 * along + o01 * left + o02 * up), 0)
     py = tl.cumsum(unit * (o10 * along + o11 * left + o12 * up), 0)
     pz = tl.cumsum(unit * (o20 * along + o21 * left + o22 * up), 0)
@@ -121,19 +138,19 @@ def integrate_curve(
     s00, s01, s02 = value_at(r00, here), value_at(r01, here), value_at(r02, here)
     s10, s11, s12 = value_at(r10, here), value_at(r11, here), value_at(r12, here)
     s20, s21, s22 = value_at(r20, here), value_at(r21, here), value_at(r22, here)
-    points += 3 * (b * vertices + n)
-    frames += 9 * (b * vertices + n)
+    curve += b * curve_row
+    points, bishop = curve + 3 * n, curve + 3 * vertices + 9 * n
     for i in tl.static_range(3):
-        f0 = tl.load(frame + 9 * b + 3 * i).to(tl.float64)
-        f1 = tl.load(frame + 9 * b + 3 * i + 1).to(tl.float64)
-        f2 = tl.load(frame + 9 * b + 3 * i + 2).to(tl.float64)
-        # Row i of what carries the curve from vertex 0's frame into the one asked for: frame @ R(start)'.
+        f0 = tl.load(start_bishop + 9 * b + 3 * i).to(tl.float64)
+        f1 = tl.load(start_bishop + 9 * b + 3 * i + 1).to(tl.float64)
+        f2 = tl.load(start_bishop + 9 * b + 3 * i + 2).to(tl.float64)
+        # Row i of what carries the curve from vertex 0's Bishop frame into the one given: start_bishop @ R(start)'.
         c0, c1, c2 = f0 * s00 + f1 * s01 + f2 * s02, f0 * s10 + f1 * s11 + f2 * s12, f0 * s20 + f1 * s21 + f2 * s22
         place = tl.load(position + 3 * b + i).to(tl.float64) + c0 * px + c1 * py + c2 * pz
         tl.store(points + i, place.to(tl.float32), mask=counts)
-        tl.store(frames + 3 * i, (c0 * r00 + c1 * r10 + c2 * r20).to(tl.float32), mask=counts)
-        tl.store(frames + 3 * i + 1, (c0 * r01 + c1 * r11 + c2 * r21).to(tl.float32), mask=counts)
-        tl.store(frames + 3 * i + 2, (c0 * r02 + c1 * r12 + c2 * r22).to(tl.float32), mask=counts)
+        tl.store(bishop + 3 * i, (c0 * r00 + c1 * r10 + c2 * r20).to(tl.float32), mask=counts)
+        tl.store(bishop + 3 * i + 1, (c0 * r01 + c1 * r11 + c2 * r21).to(tl.float32), mask=counts)
+        tl.store(bishop + 3 * i + 2, (c0 * r02 + c1 * r12 + c2 * r22).to(tl.float32), mask=counts)
 
 
 @triton.jit
@@ -153,48 +170,49 @@ def _turned(x, y, z, vx, vy, vz):
 
 @triton.jit
 @no_type_check
-def _grown(old, old_row, log_step, most, low, high, new, b, count, PADDED: tl.constexpr):
+def _grown(old, log_step, limits, new, count, PADDED: tl.constexpr):
+    """`count` numbers after a step of their logarithms; of `limits` come the longest step, the least and the most."""
     i = tl.arange(0, PADDED)
-    step = within(wide(log_step + i, i < count), -most, most)
-    value = wide(old + b * old_row + i, i < count) * tl.exp(step)
-    tl.store(new + b * count + i, within(value, low, high).to(tl.float32), mask=i < count)
+    most, low, high = tl.load(limits), tl.load(limits + 1), tl.load(limits + 2)
+    value = wide(old + i, i < count) * tl.exp(within(wide(log_step + i, i < count), -most, most))
+    tl.store(new + i, within(value, low, high).to(tl.float32), mask=i < count)
 
 
 @triton.jit
 @no_type_check
 def take_step(
-    step, basis, points, frames, curvature, length, shift, sigma, iota, rho, defocus,
-    place, frame, new_curvature, new_length, new_shift, new_sigma, new_iota, new_rho, new_defocus,
-    points_row, frames_row, curvature_row, length_row, shift_row, sigma_row, iota_row, rho_row, defocus_row,
-    longest_log, appearance_log, limit, defocus_most,
-    length_low, length_high, sigma_low, sigma_high, iota_low, iota_high, rho_low, rho_high,
-    layout, vertices, nodes, cameras, axes, PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+    step, basis, state, place, start_bishop, made, state_row, made_row, limits, layout, vertices, nodes, cameras, axes,
+    PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
-    """`reference.take_step` up to the curve, which `integrate_curve` then makes from the middle's place and frame."""
+    """`reference.take_step` up to the curve, which `integrate_curve` makes from the middle's place and Bishop frame.
+
+    `limits` (`gpu._step_limits`): for length, sigma, iota and rho the longest logarithmic step, the least and the most;
+    then the most of curvature and of defocus.
+    """
     b = tl.program_id(0).to(tl.int64)
-    step += b * tl.load(layout + COUNT)
+    step, state, made = step + b * tl.load(layout + COUNT), state + b * state_row, made + b * made_row
     move, about, bend = step + tl.load(layout + MOVE), step + tl.load(layout + TURN), step + tl.load(layout + BEND)
     n, j = tl.arange(0, PADDED), tl.arange(0, NODES)
     counts, both = n < vertices, (n < vertices)[:, None] & (j < nodes)[None, :]
     row = tl.load(basis + n[:, None] * nodes + j[None, :], mask=both, other=0.0)
     bend1 = tl.load(bend + j, mask=j < nodes, other=0.0)
     bend2 = tl.load(bend + nodes + j, mask=j < nodes, other=0.0)
-    old = curvature + b * curvature_row + 2 * n
+    old, limit = state + 12 * vertices + 2 * n, tl.load(limits + 12)
     one = wide(old, counts) + tl.sum(row * bend1[None, :], 1)
     two = wide(old + 1, counts) + tl.sum(row * bend2[None, :], 1)
     norm = tl.sqrt(one * one + two * two)
     shorter = tl.where(norm > limit, limit / tl.where(norm > limit, norm, 1.0), 1.0)
-    new = new_curvature + 2 * (b * vertices + n)
+    new = made + 12 * vertices + 2 * n
     tl.store(new, (one * shorter).to(tl.float32), mask=counts)
     tl.store(new + 1, (two * shorter).to(tl.float32), mask=counts)
 
     middle = vertices // 2
-    points, frames = points + b * points_row + 3 * middle, frames + b * frames_row + 9 * middle
+    points, bishop = state + 3 * middle, state + 3 * vertices + 9 * middle
     turn1, turn2 = tl.load(about).to(tl.float64), tl.load(about + 1).to(tl.float64)
-    t0, n0, m0 = tl.load(frames).to(tl.float64), tl.load(frames + 1).to(tl.float64), tl.load(frames + 2).to(tl.float64)
-    t1, n1 = tl.load(frames + 3).to(tl.float64), tl.load(frames + 4).to(tl.float64)
-    t2, n2 = tl.load(frames + 6).to(tl.float64), tl.load(frames + 7).to(tl.float64)
-    m1, m2 = tl.load(frames + 5).to(tl.float64), tl.load(frames + 8).to(tl.float64)
+    t0, n0, m0 = tl.load(bishop).to(tl.float64), tl.load(bishop + 1).to(tl.float64), tl.load(bishop + 2).to(tl.float64)
+    t1, n1 = tl.load(bishop + 3).to(tl.float64), tl.load(bishop + 4).to(tl.float64)
+    t2, n2 = tl.load(bishop + 6).to(tl.float64), tl.load(bishop + 7).to(tl.float64)
+    m1, m2 = tl.load(bishop + 5).to(tl.float64), tl.load(bishop + 8).to(tl.float64)
     x, y, z = n0 * turn1 + m0 * turn2, n1 * turn1 + m1 * turn2, n2 * turn1 + m2 * turn2
     t0, t1, t2 = _turned(x, y, z, t0, t1, t2)
     n0, n1, n2 = _turned(x, y, z, n0, n1, n2)
@@ -205,29 +223,26 @@ def take_step(
     size = 1 / tl.sqrt(n0 * n0 + n1 * n1 + n2 * n2)
     n0, n1, n2 = n0 * size, n1 * size, n2 * size
     m0, m1, m2 = cross(t0, t1, t2, n0, n1, n2)
-    frame += 9 * b
-    tl.store(frame, t0.to(tl.float32))
-    tl.store(frame + 1, n0.to(tl.float32))
-    tl.store(frame + 2, m0.to(tl.float32))
-    tl.store(frame + 3, t1.to(tl.float32))
-    tl.store(frame + 4, n1.to(tl.float32))
-    tl.store(frame + 5, m1.to(tl.float32))
-    tl.store(frame + 6, t2.to(tl.float32))
-    tl.store(frame + 7, n2.to(tl.float32))
-    tl.store(frame + 8, m2.to(tl.float32))
+    start_bishop += 9 * b
+    tl.store(start_bishop, t0.to(tl.float32))
+    tl.store(start_bishop + 1, n0.to(tl.float32))
+    tl.store(start_bishop + 2, m0.to(tl.float32))
+    tl.store(start_bishop + 3, t1.to(tl.float32))
+    tl.store(start_bishop + 4, n1.to(tl.float32))
+    tl.store(start_bishop + 5, m1.to(tl.float32))
+    tl.store(start_bishop + 6, t2.to(tl.float32))
+    tl.store(start_bishop + 7, n2.to(tl.float32))
+    tl.store(start_bishop + 8, m2.to(tl.float32))
     i = tl.arange(0, 4)
     tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(move + i, i < 3)).to(tl.float32), mask=i < 3)
 
-    at = step + tl.load(layout + LENGTH)
-    _grown(length, length_row, at, longest_log, length_low, length_high, new_length, b, 1, 1)
-    at = step + tl.load(layout + SIGMA)
-    _grown(sigma, sigma_row, at, appearance_log, sigma_low, sigma_high, new_sigma, b, cameras, FEW)
-    at = step + tl.load(layout + IOTA)
-    _grown(iota, iota_row, at, appearance_log, iota_low, iota_high, new_iota, b, cameras, FEW)
-    at = step + tl.load(layout + RHO)
-    _grown(rho, rho_row, at, appearance_log, rho_low, rho_high, new_rho, b, cameras, FEW)
-    i = tl.arange(0, FEW)
-    focus = wide(defocus + b * defocus_row + i, i < cameras) + wide(step + tl.load(layout + DEFOCUS) + i, i < cameras)
-    tl.store(new_defocus + b * cameras + i, within(focus, -defocus_most, defocus_most).to(tl.float32), mask=i < cameras)
-    aside = wide(shift + b * shift_row + i, i < axes) + wide(step + tl.load(layout + SHIFT) + i, i < axes)
-    tl.store(new_shift + b * axes + i, aside.to(tl.float32), mask=i < axes)
+    length, shift, sigma, iota, rho, defocus = state_columns(vertices, axes, cameras)
+    _grown(state + length, step + tl.load(layout + LENGTH), limits, made + length, 1, 1)
+    _grown(state + sigma, step + tl.load(layout + SIGMA), limits + 3, made + sigma, cameras, FEW)
+    _grown(state + iota, step + tl.load(layout + IOTA), limits + 6, made + iota, cameras, FEW)
+    _grown(state + rho, step + tl.load(layout + RHO), limits + 9, made + rho, cameras, FEW)
+    i, blurred = tl.arange(0, FEW), tl.load(limits + 13)
+    focus = wide(state + defocus + i, i < cameras) + wide(step + tl.load(layout + DEFOCUS) + i, i < cameras)
+    tl.store(made + defocus + i, within(focus, -blurred, blurred).to(tl.float32), mask=i < cameras)
+    aside = wide(state + shift + i, i < axes) + wide(step + tl.load(layout + SHIFT) + i, i < axes)
+    tl.store(made + shift + i, aside.to(tl.float32), mask=i < axes)

@@ -6,13 +6,13 @@ be recorded in a CUDA graph. Imported only where a GPU is asked for, since Trito
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 
-from midline3d.appearance import CAP, LONGEST, BlobAppearance, Optics, Profile, Shape, ViewAppearance, hats
+from midline3d.appearance import BlobAppearance, Optics, Profile, ViewAppearance, hats
 from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
@@ -24,10 +24,8 @@ from midline3d.kernels.systems_triton import couple_blobs, derive_places, multip
 from midline3d.kernels.views_triton import optics_view, project_view, taper_view
 from midline3d.rendering import Products
 from midline3d.shapes import Float, Int, Tensor
-from midline3d.state import FrameState
+from midline3d.state import FrameState, packed, unpacked
 
-_STATE = ("points", "frames", "curvature", "length", "shift", "sigma", "iota", "rho", "defocus")
-_KEPT = ("length", "shift", "sigma", "iota", "defocus", "rho")
 _BLOCK, _TILE, _DEPTH = 8, 32, 32
 """Nodes of a program that derives vertices; side of a tile of the normal equations, and vertices it takes at once."""
 
@@ -39,41 +37,33 @@ class TritonBackend(TorchBackend):
     def integrate(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
         batch, vertices, _ = curvature.shape
-        points, frames = curvature.new_empty(batch, vertices, 3), curvature.new_empty(batch, vertices, 3, 3)
-        (bends,), rows = _rows(curvature)
-        with _on(curvature):
-            integrate_curve[(batch,)](
-                position.contiguous(), frame.contiguous(), bends, length.contiguous(), start.contiguous(),
-                points, frames, *rows, vertices, _padded(vertices),
-            )  # fmt: skip
-        return Curve(points, frames)
+        made = curvature.new_empty(batch, 12 * vertices)
+        _integrate(position, bishop, curvature, length, start, made)
+        points, made_bishop = made.split([3 * vertices, 9 * vertices], 1)
+        return Curve(points.unflatten(1, (vertices, 3)), made_bishop.unflatten(1, (vertices, 3, 3)))
 
     def take_step(
         self, state: FrameState, step: Float[Tensor, "batch unknown"], basis: Basis, layout: Layout, limits: StepLimits
     ) -> FrameState:
-        batch, vertices, bounds = len(state), state.vertices, limits.bounds
-        nodes, cameras, axes = layout.nodes, layout.cameras, layout.axes
-        old, rows = _rows(*(getattr(state, name) for name in _STATE))
-        made = {name: step.new_empty(getattr(state, name).shape) for name in _STATE[2:]}
-        place, frame = step.new_empty(batch, 3), step.new_empty(batch, 3, 3)
+        batch, vertices, nodes, cameras, axes = len(state), state.vertices, layout.nodes, layout.cameras, layout.axes
+        (old,), (old_row,) = _rows(packed(state))
+        made = step.new_empty(old.shape)
+        place, bishop = step.new_empty(batch, 3), step.new_empty(batch, 3, 3)
         with _on(step):
             take_step[(batch,)](
-                step.contiguous(), basis.matrix, *old, place, frame, *made.values(), *rows,
-                limits.log_length, limits.log_appearance, 2 * torch.pi * bounds.circles, bounds.defocus,
-                *bounds.length, *bounds.sigma, *bounds.iota, *bounds.rho, _places(layout, step.device),
-                vertices, nodes, cameras, axes,
+                step.contiguous(), basis.matrix, old, place, bishop, made, old_row, made.stride(0),
+                _step_limits(limits, step.device), _places(layout, step.device), vertices, nodes, cameras, axes,
                 _padded(vertices), _padded(nodes), _padded(max(axes, cameras), 1), num_warps=8,
             )  # fmt: skip
-        # Not torch.tensor: a number that is made on the host would be copied there, and waited for.
-        middle = torch.full((batch,), vertices // 2, device=step.device)
-        curve = self.integrate(place, frame, made["curvature"], made["length"], middle)
-        return FrameState(points=curve.points, frames=curve.frames, **made)
+        there = unpacked(made, state)
+        _integrate(place, bishop, there.curvature, there.length, state.middle(), made)
+        return there
 
     def project(
         self, cameras: Cameras, points: Float[Tensor, "batch vertex 3"], shift: Float[Tensor, "batch axis"] | None
@@ -99,7 +89,7 @@ class TritonBackend(TorchBackend):
         made = [points.new_empty(batch, cameras.count, vertices) for _ in range(2)]
         with _on(points):
             optics_view[(batch, cameras.count)](
-                *views, places, tangents, *made, *row, *tangents.stride(), own, LONGEST, vertices, cameras.count,
+                *views, places, tangents, *made, *row, *tangents.stride(), own, vertices, cameras.count,
                 _padded(vertices),
             )  # fmt: skip
         return Optics(*made)
@@ -107,14 +97,14 @@ class TritonBackend(TorchBackend):
     def appearance(self, profile: Profile, view: ViewAppearance, optics: Optics) -> BlobAppearance:
         batch, cameras, vertices = optics.stretch.shape
         own, rows = _rows(view.sigma, view.iota, view.defocus)
-        shape = [getattr(profile.shape, item.name).contiguous() for item in fields(Shape)]
+        bodies = profile.rows
         matrix = hats(vertices, profile.sharp.dtype, profile.sharp.device)
         made = [optics.stretch.new_empty(batch, cameras, vertices, *more) for more in ((), (), (2, 3))]
         with _on(profile.sharp):
             taper_view[(batch, cameras)](
-                *own, optics.stretch.contiguous(), optics.beyond.contiguous(), profile.sharp.contiguous(),
-                profile.length.contiguous(), *shape, matrix, *made, *rows, int(profile.sharp.ndim == 2),
-                profile.floor, CAP, vertices, cameras, matrix.shape[1], _padded(vertices), _padded(matrix.shape[1], 1),
+                *own, optics.stretch.contiguous(), optics.beyond.contiguous(), bodies, matrix, *made, *rows,
+                bodies.stride(0) if len(bodies) > 1 else 0, profile.floor, vertices, cameras, matrix.shape[1],
+                _padded(vertices), _padded(matrix.shape[1], 1),
             )  # fmt: skip
         return BlobAppearance(*made)
 
@@ -122,19 +112,16 @@ class TritonBackend(TorchBackend):
         slope = bending(prior, state)
         batch, vertices, _ = state.curvature.shape
         nodes, axes, cameras = prior.layout.nodes, prior.layout.axes, prior.layout.cameras
-        (bends,), row = _rows(state.curvature)
-        now, now_rows = _rows(*(getattr(state, name) for name in _KEPT))
-        old, old_rows = _rows(*(getattr(prior.anchor, name) for name in _KEPT))
-        total, terms = losses.new_empty(batch), losses.new_empty(3, batch)
+        both, rows = _rows(packed(state), packed(prior.anchor))
+        energies = losses.new_empty(4, batch)
         gradient = losses.new_empty(batch, prior.layout.count)
         with _on(losses):
             sum_energy[(batch,)](
-                losses.contiguous(), bends, slope.contiguous(), prior.keeping, *now, *old, total, terms, gradient,
-                *row, *now_rows, *old_rows, _places(prior.layout, losses.device), prior.pixels,
-                batch, vertices, nodes, cameras, axes,
+                losses.contiguous(), slope.contiguous(), prior.keeping, *both, energies, gradient, *rows,
+                _places(prior.layout, losses.device), prior.pixels, batch, vertices, nodes, cameras, axes,
                 _padded(vertices), _padded(nodes), _padded(max(axes, cameras), 1),
             )  # fmt: skip
-        return Energy(total, terms, gradient)
+        return Energy(energies[0], energies[1:], gradient)
 
     def pixel_system(
         self,
@@ -148,7 +135,7 @@ class TritonBackend(TorchBackend):
         batch, vertices = len(state), state.vertices
         own, views = _rig(cameras, ("focal", "distortion", "rotation", "translation"), batch)
         shape, others, count = layout.shape_count, layout.count - layout.shape_count, layout.count
-        (at, turns, wide), (at_row, turns_row, wide_row) = _rows(state.points, state.frames, state.rho)
+        (at, turns, wide), (at_row, turns_row, wide_row) = _rows(state.points, state.bishop, state.rho)
         places = at.new_empty(batch, vertices, 3, shape)
         spatial, coupling = at.new_empty(batch, vertices, 3, 3), at.new_empty(batch, vertices, 3, others + 1)
         hessian, gradient = at.new_empty(batch, count, count), at.new_empty(batch, count)
@@ -173,6 +160,27 @@ class TritonBackend(TorchBackend):
 def _places(layout: Layout, device: torch.device) -> Tensor:
     """The layout where the kernels read it; made once, so that nothing is copied while a graph is recorded."""
     return torch.tensor(layout.places(), device=device)
+
+
+@cache
+def _step_limits(limits: StepLimits, device: torch.device) -> Tensor:
+    """The limits where `take_step` reads them, in its order; made once, as `_places` is."""
+    bounds, view = limits.bounds, limits.log_appearance
+    numbers = [limits.log_length, *bounds.length, view, *bounds.sigma, view, *bounds.iota, view, *bounds.rho]
+    return torch.tensor([*numbers, 2 * torch.pi * bounds.circles, bounds.defocus], dtype=torch.float64, device=device)
+
+
+def _integrate(
+    position: Tensor, bishop: Tensor, curvature: Tensor, length: Tensor, start: Tensor, made: Tensor
+) -> None:
+    """Points and Bishop frames of the curves, to the beginning of the rows of `made`."""
+    batch, vertices, _ = curvature.shape
+    (bends, lengths), rows = _rows(curvature, length)
+    with _on(curvature):
+        integrate_curve[(batch,)](
+            position.contiguous(), bishop.contiguous(), bends, lengths, start.contiguous(), made,
+            *rows, made.stride(0), vertices, _padded(vertices),
+        )  # fmt: skip
 
 
 def _rows(*tensors: Tensor) -> tuple[list[Tensor], list[int]]:

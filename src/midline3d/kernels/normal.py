@@ -23,17 +23,17 @@ def vertex_derivatives(state: FrameState, basis: Basis) -> Float[Tensor, "batch 
     """dP / d(move, turn, bend, log length), the middle vertex held by move and turn."""
     batch, count = state.points.shape[:2]
     middle = count // 2
-    points, frames = state.points, state.frames
+    points, bishop = state.points, state.bishop
     arm = points - points[:, middle : middle + 1]
-    turn = torch.linalg.cross(frames[:, middle].mT[:, None, 1:], arm[:, :, None], dim=-1).mT
-    bend = _bend_derivatives(arm, frames, basis.segments.to(points.dtype))
+    turn = torch.linalg.cross(bishop[:, middle].mT[:, None, 1:], arm[:, :, None], dim=-1).mT
+    bend = _bend_derivatives(arm, bishop, basis.segments.to(points.dtype))
     move = torch.eye(3, dtype=points.dtype, device=points.device).expand(batch, count, 3, 3)
     return torch.cat([move, turn, bend, arm[..., None]], -1)
 
 
 def _bend_derivatives(
     arms: Float[Tensor, "batch vertex 3"],
-    frames: Float[Tensor, "batch vertex 3 3"],
+    bishop: Float[Tensor, "batch vertex 3 3"],
     segments: Float[Tensor, "segment node"],
 ) -> Float[Tensor, "batch vertex 3 bend"]:
     """dP by the nodes of m1, then of m2: bending a segment turns about its middle all that lies beyond it.
@@ -44,7 +44,7 @@ def _bend_derivatives(
     batch, count = arms.shape[:2]
     pivot = (arms[:, 1:] + arms[:, :-1]) / 2
     # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
-    mean = (frames[:, :-1] + frames[:, 1:]) / (2 * (count - 1))
+    mean = (bishop[:, :-1] + bishop[:, 1:]) / (2 * (count - 1))
     axes = torch.stack([mean[..., 2], -mean[..., 1]], -1)
     moments = torch.linalg.cross(axes, pivot[..., None].expand_as(axes), dim=2)
     parts = torch.stack([axes, moments], 2)[..., None] * segments[:, None, None, None]

@@ -67,8 +67,8 @@ def take_step(
 ) -> FrameState:
     """The state after a step of the unknowns: the middle vertex moves and turns, the curve is made anew about it."""
     middle = state.vertices // 2
-    frame = state.frames[:, middle]
-    turn = (frame[..., 1:] @ step[:, layout.turn, None]).squeeze(-1)
+    bishop = state.bishop[:, middle]
+    turn = (bishop[..., 1:] @ step[:, layout.turn, None]).squeeze(-1)
     bend = basis.matrix @ step[:, layout.bend].unflatten(1, (2, -1)).mT
     sigma, iota, defocus, rho = step[:, layout.appearance].unflatten(1, (4, -1)).unbind(1)
     longest, most = limits.log_length, limits.log_appearance
@@ -82,10 +82,10 @@ def take_step(
         defocus=state.defocus + defocus,
         rho=state.rho * rho.clamp(-most, most).exp(),
     ).within(limits.bounds)
-    turned = curve.orthonormal(curve.rotation_exp(turn) @ frame)
+    turned = curve.orthonormal(curve.rotation_exp(turn) @ bishop)
     place = state.points[:, middle] + step[:, layout.move]
     made = curve.integrate(place, turned, there.curvature, there.length, state.middle())
-    return replace(there, points=made.points, frames=made.frames)
+    return replace(there, points=made.points, bishop=made.bishop)
 
 
 @dataclass(frozen=True)
@@ -95,22 +95,22 @@ class TorchBackend:
     def integrate(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
-        return curve.integrate(position, frame, curvature, length, start)
+        return curve.integrate(position, bishop, curvature, length, start)
 
     def through(
         self,
         position: Float[Tensor, "batch 3"],
-        frame: Float[Tensor, "batch 3 3"],
+        bishop: Float[Tensor, "batch 3 3"],
         curvature: Float[Tensor, "batch vertex 2"],
         length: Float[Tensor, " batch"],
         start: Int[Tensor, " batch"],
     ) -> Curve:
-        return self.integrate(position, curve.orthonormal(frame), curvature, length, start)
+        return self.integrate(position, curve.orthonormal(bishop), curvature, length, start)
 
     def project(
         self, cameras: Cameras, points: Float[Tensor, "batch vertex 3"], shift: Float[Tensor, "batch axis"] | None
@@ -149,5 +149,5 @@ class TorchBackend:
 
     def clamped(self, state: FrameState, bounds: Bounds) -> FrameState:
         held, rows, middle = state.within(bounds), torch.arange(len(state), device=state.points.device), state.middle()
-        made = self.through(held.points[rows, middle], held.frames[rows, middle], held.curvature, held.length, middle)
-        return replace(held, points=made.points, frames=made.frames)
+        made = self.through(held.points[rows, middle], held.bishop[rows, middle], held.curvature, held.length, middle)
+        return replace(held, points=made.points, bishop=made.bishop)

@@ -74,7 +74,7 @@ typedef struct {
     int64_t batch, vertices;
     layouts layout;
     rigs rig;
-    const float *gram, *slope, *points, *frames, *segments, *by_view, *rho;
+    const float *gram, *slope, *points, *bishop, *segments, *by_view, *rho;
     float *hessian, *gradient;
 } systems;
 
@@ -148,7 +148,7 @@ static void add_row(const double *left, int64_t stride, const double *RESTRICT r
 
 static void add_segment(const systems *s, const sums *t, int64_t b, int64_t m, double side) {
     const int64_t bends = t->bends;
-    const float *p = s->points + 3 * (s->vertices * b + m), *f = s->frames + 9 * (s->vertices * b + m);
+    const float *p = s->points + 3 * (s->vertices * b + m), *f = s->bishop + 9 * (s->vertices * b + m);
     const float *middle = s->points + 3 * (s->vertices * b + s->vertices / 2), *row = s->segments + s->layout.nodes * m;
     const double half = side / (2 * (double)(s->vertices - 1));
     double pivot[3], axis[3], moment[3];
@@ -173,12 +173,12 @@ static void add_vertex(const systems *s, const sums *t, const camera *rig, int64
                        int64_t high) {
     const int64_t bends = t->bends, width = t->width, count = s->vertices;
     const float *p = s->points + 3 * (count * b + n), *middle = s->points + 3 * (count * b + count / 2);
-    const float *frame = s->frames + 9 * (count * b + count / 2);
+    const float *middle_bishop = s->bishop + 9 * (count * b + count / 2);
     double G[9], arm[3], dense[3 * DENSE] = {0};
     add_blobs(s, t, rig, b, n, G);
     for (int i = 0; i < 3; i++) arm[i] = (double)p[i] - middle[i];
     for (int j = 0; j < 2; j++) {
-        double axis[3] = {frame[1 + j], frame[4 + j], frame[7 + j]}, turned[3];
+        double axis[3] = {middle_bishop[1 + j], middle_bishop[4 + j], middle_bishop[7 + j]}, turned[3];
         cross(axis, arm, turned);
         for (int i = 0; i < 3; i++) dense[DENSE * i + 3 + j] = turned[i];
     }

@@ -6,53 +6,62 @@ import triton
 import triton.language as tl
 
 from midline3d.kernels.curves_triton import cross
-from midline3d.kernels.layout_triton import BEND, COUNT, DEFOCUS, IOTA, LENGTH, MOVE, RHO, SHIFT, SIGMA, TURN
+from midline3d.kernels.layout_triton import (
+    BEND,
+    COUNT,
+    DEFOCUS,
+    IOTA,
+    LENGTH,
+    MOVE,
+    RHO,
+    SHIFT,
+    SIGMA,
+    TURN,
+    state_columns,
+)
 from midline3d.kernels.views_triton import in_camera
 
 
 @triton.jit
 @no_type_check
-def _kept(now, now_row, before, before_row, place, weights, gradient, b, count, KIND: tl.constexpr, FEW: tl.constexpr):
-    """The temporal energy of `count` numbers, whose gradient goes to `place` of the gradient.
+def _kept(now, before, weights, gradient, count, KIND: tl.constexpr, FEW: tl.constexpr):
+    """The temporal energy of `count` numbers, and its gradient.
 
     KIND: 0 for the change itself, 1 for that of the logarithm, 2 for the value.
     """
     i = tl.arange(0, FEW)
     counts = i < count
-    value = tl.load(now + b * now_row + i, mask=counts, other=1.0)
-    last = tl.load(before + b * before_row + i, mask=counts, other=1.0)
+    value = tl.load(now + i, mask=counts, other=1.0)
+    last = tl.load(before + i, mask=counts, other=1.0)
     change = value
     if KIND == 0:
         change = value - last
     if KIND == 1:
         change = tl.log(value / last)
-    half = tl.load(weights + place + i, mask=counts, other=0.0) * change
-    tl.store(gradient + place + i, half, mask=counts)
+    half = tl.load(weights + i, mask=counts, other=0.0) * change
+    tl.store(gradient + i, half, mask=counts)
     return tl.sum(half * change, 0)
 
 
 @triton.jit
 @no_type_check
 def sum_energy(
-    losses, curvature, slope, weights,
-    length, shift, sigma, iota, defocus, rho,
-    old_length, old_shift, old_sigma, old_iota, old_defocus, old_rho,
-    energy, terms, gradient, curvature_row,
-    length_row, shift_row, sigma_row, iota_row, defocus_row, rho_row,
-    old_length_row, old_shift_row, old_sigma_row, old_iota_row, old_defocus_row, old_rho_row,
+    losses, slope, weights, state, anchor, energies, gradient, state_row, anchor_row,
     layout, pixel_weight, batch, vertices, nodes, cameras, axes,
     PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
-    """What `reference.energy` makes of the pixels' losses and of K' Q: a program for each frame."""
+    """What `reference.energy` makes of the pixels' losses and of K' Q: a program for each frame. State and anchor are
+    rows of `state.packed`; `energies` are the sums, then the terms."""
     b = tl.program_id(0).to(tl.int64)
     gradient += b * tl.load(layout + COUNT)
+    state, anchor = state + b * state_row, anchor + b * anchor_row
     bends, first = tl.load(layout + BEND), tl.load(layout + LENGTH)
     n, j, i = tl.arange(0, PADDED), tl.arange(0, NODES), tl.arange(0, FEW)
     pixels = pixel_weight * tl.sum(tl.load(losses + b * cameras + i, mask=i < cameras, other=0.0), 0)
     bending = 0.0
     for direction in tl.static_range(2):
         row = slope + (2 * b + direction) * (vertices + nodes)
-        bend = tl.load(curvature + b * curvature_row + 2 * n + direction, mask=n < vertices, other=0.0)
+        bend = tl.load(state + 12 * vertices + 2 * n + direction, mask=n < vertices, other=0.0)
         bending += tl.sum(bend * tl.load(row + n, mask=n < vertices, other=0.0), 0)
         half = tl.load(row + vertices + j, mask=j < nodes, other=0.0)
         tl.store(gradient + bends + direction * nodes + j, half, mask=j < nodes)
@@ -60,27 +69,28 @@ def sum_energy(
     free = tl.arange(0, 8)
     tl.store(gradient + free, tl.zeros((8,), tl.float32), mask=free < bends)
     weights -= first
-    at, c = tl.load(layout + SHIFT), cameras
-    kept = _kept(length, length_row, old_length, old_length_row, first, weights, gradient, b, 1, 1, 1)
-    kept += _kept(shift, shift_row, old_shift, old_shift_row, at, weights, gradient, b, axes, 0, FEW)
+    length, shift, sigma, iota, rho, defocus = state_columns(vertices, axes, cameras)
+    kept = _kept(state + length, anchor + length, weights + first, gradient + first, 1, 1, 1)
+    at = tl.load(layout + SHIFT)
+    kept += _kept(state + shift, anchor + shift, weights + at, gradient + at, axes, 0, FEW)
     at = tl.load(layout + SIGMA)
-    kept += _kept(sigma, sigma_row, old_sigma, old_sigma_row, at, weights, gradient, b, c, 1, FEW)
+    kept += _kept(state + sigma, anchor + sigma, weights + at, gradient + at, cameras, 1, FEW)
     at = tl.load(layout + IOTA)
-    kept += _kept(iota, iota_row, old_iota, old_iota_row, at, weights, gradient, b, c, 1, FEW)
+    kept += _kept(state + iota, anchor + iota, weights + at, gradient + at, cameras, 1, FEW)
     at = tl.load(layout + DEFOCUS)
-    kept += _kept(defocus, defocus_row, old_defocus, old_defocus_row, at, weights, gradient, b, c, 2, FEW)
+    kept += _kept(state + defocus, anchor + defocus, weights + at, gradient + at, cameras, 2, FEW)
     at = tl.load(layout + RHO)
-    kept += _kept(rho, rho_row, old_rho, old_rho_row, at, weights, gradient, b, c, 1, FEW)
-    tl.store(terms + b, pixels)
-    tl.store(terms + batch + b, bending)
-    tl.store(terms + 2 * batch + b, kept)
-    tl.store(energy + b, pixels + bending + kept)
+    kept += _kept(state + rho, anchor + rho, weights + at, gradient + at, cameras, 1, FEW)
+    tl.store(energies + b, pixels + bending + kept)
+    tl.store(energies + batch + b, pixels)
+    tl.store(energies + 2 * batch + b, bending)
+    tl.store(energies + 3 * batch + b, kept)
 
 
 @triton.jit
 @no_type_check
 def derive_places(
-    points, frames, segments, places, points_row, frames_row, layout, vertices, nodes, unknowns,
+    points, bishop, segments, places, points_row, bishop_row, layout, vertices, nodes, unknowns,
     PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`normal.vertex_derivatives`, (batch, vertex, 3, unknown): a program for some nodes of a frame, the last for what
@@ -89,7 +99,7 @@ def derive_places(
     n = tl.arange(0, PADDED)
     counts = n < vertices
     middle = vertices // 2
-    points, frames = points + b * points_row, frames + b * frames_row
+    points, bishop = points + b * points_row, bishop + b * bishop_row
     o0, o1, o2 = tl.load(points + 3 * middle), tl.load(points + 3 * middle + 1), tl.load(points + 3 * middle + 2)
     x = tl.load(points + 3 * n, mask=counts, other=0.0) - o0
     y = tl.load(points + 3 * n + 1, mask=counts, other=0.0) - o1
@@ -101,7 +111,7 @@ def derive_places(
                 at = out + i * unknowns + tl.load(layout + MOVE) + j
                 tl.store(at, tl.full((PADDED,), 1.0 if i == j else 0.0, tl.float32), mask=counts)
         for direction in tl.static_range(2):
-            about = frames + 9 * middle + 1 + direction
+            about = bishop + 9 * middle + 1 + direction
             tx, ty, tz = cross(tl.load(about), tl.load(about + 3), tl.load(about + 6), x, y, z)
             at = out + tl.load(layout + TURN) + direction
             tl.store(at, tx, mask=counts)
@@ -125,7 +135,7 @@ def derive_places(
         keep = counts[:, None] & (node < nodes)[None, :]
         for direction in tl.static_range(2):
             # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
-            axis = frames + 9 * n + 2 - direction
+            axis = bishop + 9 * n + 2 - direction
             sign = 1.0 - 2.0 * direction
             ax = sign * (tl.load(axis, mask=reached, other=0.0) + tl.load(axis - 9, mask=reached, other=0.0))
             ay = sign * (tl.load(axis + 3, mask=reached, other=0.0) + tl.load(axis - 6, mask=reached, other=0.0))

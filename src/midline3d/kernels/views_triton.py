@@ -5,7 +5,10 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+from midline3d import appearance
 from midline3d.kernels.curves_triton import value_at, wide, within
+
+CAP, LONGEST = tl.constexpr(appearance.CAP), tl.constexpr(appearance.LONGEST)
 
 
 @triton.jit
@@ -56,7 +59,7 @@ def project_view(
 @no_type_check
 def optics_view(
     rotation, translation, points, tangents, stretch, beyond, points_row, tangents_row, between, along_axis,
-    own, longest, vertices, cameras, PADDED: tl.constexpr,
+    own, vertices, cameras, PADDED: tl.constexpr,
 ):  # fmt: skip
     """`appearance.optics`: a program for each view of each frame."""
     b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -71,7 +74,7 @@ def optics_view(
     across = tl.sqrt(tl.maximum(1 - along * along, 0.0))
     mean = tl.sum(tl.where(counts, away, 0.0), 0) / vertices
     out = (b * cameras + view) * vertices + n
-    tl.store(stretch + out, (1 / tl.maximum(across, 1 / longest)).to(tl.float32), mask=counts)
+    tl.store(stretch + out, (1 / tl.maximum(across, 1 / LONGEST)).to(tl.float32), mask=counts)
     tl.store(beyond + out, (away - mean).to(tl.float32), mask=counts)
 
 
@@ -86,36 +89,36 @@ def _end(place, share, bluntness):
 @triton.jit
 @no_type_check
 def taper_view(
-    sigma, iota, defocus, stretch, beyond, sharp, length,
-    head_share, head_bluntness, tail_share, tail_bluntness, head_opacity, tail_opacity, depth, tissue, hats,
-    out_sigma, out_iota, by_view, sigma_row, iota_row, defocus_row, own, floor, cap, vertices, cameras, knots,
+    sigma, iota, defocus, stretch, beyond, body, hats, out_sigma, out_iota, by_view,
+    sigma_row, iota_row, defocus_row, body_row, floor, vertices, cameras, knots,
     PADDED: tl.constexpr, KNOTS: tl.constexpr,
 ):  # fmt: skip
-    """`appearance.Profile.apply`: a program for each view of each frame."""
+    """`appearance.Profile.apply`: a program for each view of each frame. `body` is a row of `Profile.rows`; `body_row`
+    is 0 where all frames share one."""
     b, view = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    mine = own * b
+    body += b * body_row
+    tissue, sharp = body + 7, body + 7 + knots + view
+    length = sharp + cameras
     n = tl.arange(0, PADDED)
     counts = n < vertices
     out = (b * cameras + view) * vertices + n
     wide, bright = tl.load(sigma + b * sigma_row + view), tl.load(iota + b * iota_row + view)
-    thin = tl.minimum(tl.load(sharp + mine * cameras + view), wide)
+    thin = tl.minimum(tl.load(sharp), wide)
     middle = tl.sqrt(tl.maximum(wide * wide - thin * thin, floor * floor))
     away = tl.load(beyond + out, mask=counts, other=0.0)
     blur = tl.maximum(middle + tl.load(defocus + b * defocus_row + view) * away, floor)
-    lost = cap / tl.load(length + mine * cameras + view)
+    lost = CAP / tl.load(length)
     place = n.to(tl.float32) / (vertices - 1)
-    head = _end(place - lost * value_at(blur, n == 0), tl.load(head_share + mine), tl.load(head_bluntness + mine))
-    tail = _end(
-        1 - place - lost * value_at(blur, n == vertices - 1), tl.load(tail_share + mine), tl.load(tail_bluntness + mine)
-    )
+    head = _end(place - lost * value_at(blur, n == 0), tl.load(body), tl.load(body + 1))
+    tail = _end(1 - place - lost * value_at(blur, n == vertices - 1), tl.load(body + 2), tl.load(body + 3))
     k = tl.arange(0, KNOTS)
     near = tl.load(hats + n[:, None] * knots + k[None, :], mask=counts[:, None] & (k < knots)[None, :], other=0.0)
-    dense = tl.sum(near * tl.load(tissue + mine * knots + k, mask=k < knots, other=0.0)[None, :], 1)
+    dense = tl.sum(near * tl.load(tissue + k, mask=k < knots, other=0.0)[None, :], 1)
     width = tl.exp(head + tail)
-    opacity = tl.exp(head * tl.load(head_opacity + mine) + tail * tl.load(tail_opacity + mine) + dense)
+    opacity = tl.exp(head * tl.load(body + 4) + tail * tl.load(body + 5) + dense)
     spread = tl.sqrt(thin * thin * width * width + blur * blur)
     whole = tl.sqrt(thin * thin + middle * middle)
-    longer = tl.exp(tl.log(tl.load(stretch + out, mask=counts, other=1.0)) * tl.load(depth + mine))
+    longer = tl.exp(tl.log(tl.load(stretch + out, mask=counts, other=1.0)) * tl.load(body + 6))
     faded = bright * opacity * width * (whole / spread) * longer
     by_blur = tl.where(blur > floor, blur / spread, 0.0)
     by_sigma = tl.where(wide > thin, by_blur * wide * wide / middle, spread)

@@ -38,7 +38,7 @@ class Turn:
     angle: float
     """rad, 0 to pi: between the directions of the two runs."""
     roll: float
-    """rad: by which the bending plane has turned about the body meanwhile; NaN where that is not told."""
+    """rad: by which the bending plane has turned about the body meanwhile; NaN where that is not known."""
     reversal: bool
     """Whether the animal went backwards in between."""
 

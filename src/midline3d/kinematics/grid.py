@@ -20,7 +20,7 @@ Complex = NDArray[np.complex128]
 BLOCK = 1024
 """Frames that are worked on at once: some 30 MB."""
 FEWEST_KEYPOINTS = 8
-"""Of a midline whose derivatives are to be told."""
+"""Of a midline whose derivatives are to be taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +45,13 @@ def midlines_of(result: xr.Dataset, world: World, without: tuple[str, ...]) -> M
     numbers, fps = _times(result)
     first = int(numbers.min())
     rows, count = numbers - first, int(numbers.max()) - first + 1
-    told = _points(result, without)
-    if told.shape[1] < FEWEST_KEYPOINTS:
+    placed = _points(result, without)
+    if placed.shape[1] < FEWEST_KEYPOINTS:
         raise InputError(
-            f"the midlines have {told.shape[1]} keypoints, but {FEWEST_KEYPOINTS} are needed to tell how they bend"
+            f"the midlines have {placed.shape[1]} keypoints, but {FEWEST_KEYPOINTS} are needed to tell how they bend"
         )
-    points = np.full((count, *told.shape[1:]), np.nan)
-    points[rows] = world.points(told)
+    points = np.full((count, *placed.shape[1:]), np.nan)
+    points[rows] = world.points(placed)
     valid: Flags = np.asarray(np.isfinite(points).all((1, 2)))
     if not valid.any():
         raise InputError("the result has no frame with a midline; look at `midline3d info` for the reasons")
@@ -88,8 +88,8 @@ def _bodies(points: Array, valid: Flags, stored: Complex | None) -> tuple[Array,
         if stored is not None:
             # The fit's own, where it is there: differences of points, taken twice, would only add rounding.
             known: Flags = np.asarray(np.isfinite(stored[some]).all(-1))
-            told = same_angle(np.nan_to_num(stored[some]), found)
-            curvature[some] = np.where(known[:, None], told, found.curvature)
+            turned = same_angle(np.nan_to_num(stored[some]), found)
+            curvature[some] = np.where(known[:, None], turned, found.curvature)
     return length, carried(curvature, tangent, normal, valid)
 
 

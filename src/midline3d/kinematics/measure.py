@@ -21,13 +21,13 @@ Array = NDArray[Any]
 Values = dict[str, Any]
 """Arrays and numbers by the names of `QUANTITIES`, with time on the grid of `Midlines`."""
 NOISES = 3.0
-"""Times its noise that the curvature must be for its torsion to be told."""
+"""Times its noise that the curvature must be for its torsion to be given."""
 
 
 def of(result: xr.Dataset | Path | str, options: Options | None = None, world: World | None = None) -> xr.Dataset:
     """Every quantity of `QUANTITIES` that the result can tell, under the result's own times and frame numbers.
 
-    result: a dataset with `position`, or the path of a result. world: in which places and directions are told; that of
+    result: a dataset with `position`, or the path of a result. world: in which places and directions are given; that of
     the result's [frame] without. Frames without a midline are NaN. Where positions are relative to a crop
     (centre = "fixed") everything that needs a place is left out, and the attribute `left_out` says so.
     """
@@ -38,10 +38,10 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     lines = midlines_of(result, world, options.without)
     window = Window.of(options.window, lines.fps)
     values = _shapes(lines, window, options)
-    bent, told = _planes(lines, window)
-    values |= told
-    running, told = _waves(lines, bent, options)
-    values |= told
+    bent, found = _planes(lines, window)
+    values |= found
+    running, found = _waves(lines, bent, options)
+    values |= found
     values |= _eigenworms(lines, options)
     if is_placed(result):
         values |= _motions(lines, bent, running, options)
@@ -99,18 +99,20 @@ def _waves(lines: Midlines, bent: plane.Plane, options: Options) -> tuple[waves.
 def _motions(lines: Midlines, bent: plane.Plane, running: waves.Wave, options: Options) -> Values:
     """What needs to know where the animal is."""
     window = Window.of(options.window, lines.fps)
-    moved = motion.motion(lines.points, lines.valid, window)
-    known = lines.valid & np.isfinite(moved.speed)
-    way = path.path(moved.centroid.value, moved.centroid.rate, known, lines.fps, options.step) if known.any() else None
+    travel = motion.motion(lines.points, lines.valid, window)
+    known = lines.valid & np.isfinite(travel.speed)
+    way = (
+        path.path(travel.centroid.value, travel.centroid.rate, known, lines.fps, options.step) if known.any() else None
+    )
     found: Values = {
-        "centroid": moved.centroid.value,
-        "velocity": (moved.centroid.rate, moved.speed_std),
-        "speed": (moved.speed, moved.speed_std),
-        "speed_std": moved.speed_std,
-        "forward_speed": (moved.forward, moved.forward_std),
-        "forward_speed_std": moved.forward_std,
-        "sideways": moved.sideways,
-        "slip": motion.slip(moved.forward, running.speed),
+        "centroid": travel.centroid.value,
+        "velocity": (travel.centroid.rate, travel.speed_std),
+        "speed": (travel.speed, travel.speed_std),
+        "speed_std": travel.speed_std,
+        "forward_speed": (travel.forward, travel.forward_std),
+        "forward_speed_std": travel.forward_std,
+        "sideways": travel.sideways,
+        "slip": motion.slip(travel.forward, running.speed),
     }
     if way is None:
         return found
@@ -122,15 +124,15 @@ def _motions(lines: Midlines, bent: plane.Plane, running: waves.Wave, options: O
         "mean_squared_displacement_std": way.displacement_std,
         "direction_correlation": way.correlation,
         "persistence_time": way.persistence_time,
-        "persistence_length": way.persistence_time * float(np.nanmean(moved.speed)),
+        "persistence_length": way.persistence_time * float(np.nanmean(travel.speed)),
         "sinuosity": way.sinuosity,
     }
-    return found | _bouts(lines, moved, bent, way, options)
+    return found | _bouts(lines, travel, bent, way, options)
 
 
-def _bouts(lines: Midlines, moved: motion.Motion, bent: plane.Plane, way: path.Path, options: Options) -> Values:
+def _bouts(lines: Midlines, travel: motion.Motion, bent: plane.Plane, way: path.Path, options: Options) -> Values:
     window = Window.of(options.run_window, lines.fps)
-    course = bouts.course(moved.centroid.rate, moved.forward, bent.angle, lines.fps, options)
+    course = bouts.course(travel.centroid.rate, travel.forward, bent.angle, lines.fps, options)
     words = bouts.motions(course, float(np.nanmedian(lines.length)), lines.fps, options)
     found = bouts.runs(course, words, window, options)
     turned = bouts.turns(course, found, window)
@@ -141,7 +143,7 @@ def _bouts(lines: Midlines, moved: motion.Motion, bent: plane.Plane, way: path.P
         "run_end": np.array([run.last for run in found], np.float64),
         "run_kind": np.array([run.kind for run in found], object),
         "run_distance": np.array([np.nanmax(way.length[span]) - np.nanmin(way.length[span]) for span in spans]),
-        "run_speed": np.array([np.nanmean(moved.forward[span]) for span in spans]),
+        "run_speed": np.array([np.nanmean(travel.forward[span]) for span in spans]),
         "turn_start": np.array([turn.first for turn in turned], np.float64),
         "turn_end": np.array([turn.last for turn in turned], np.float64),
         "turn_angle": np.array([turn.angle for turn in turned], np.float64),
@@ -189,13 +191,15 @@ def _dataset(result: xr.Dataset, lines: Midlines, values: Values, options: Optio
     coordinates |= {"space": ["x", "y", "z"], "keypoint": np.arange(lines.points.shape[1]), "principal": [0, 1, 2]}
     coordinates |= {"mode": np.arange(len(values["eigenworm_share"])), "part": ["real", "imaginary"]}
     coordinates |= {"lag": values["lag"]} if "lag" in values else {}
-    placed = {name: (COORDINATES[name].dims, told, _meaning(COORDINATES[name])) for name, told in coordinates.items()}
+    placed = {
+        name: (COORDINATES[name].dims, numbers, _meaning(COORDINATES[name])) for name, numbers in coordinates.items()
+    }
     kept = {name: result.attrs[name] for name in ("recording", "sources", "version") if name in result.attrs}
     return xr.Dataset(variables, placed, {**kept, **_attributes(result, lines, options, world)})
 
 
 def _attributes(result: xr.Dataset, lines: Midlines, options: Options, world: World) -> dict[str, Any]:
-    told = {
+    attributes = {
         "source_software": "midline3d",
         "fps": lines.fps,
         "smoothing": str(Window.of(options.window, lines.fps)),
@@ -204,23 +208,23 @@ def _attributes(result: xr.Dataset, lines: Midlines, options: Options, world: Wo
         "left_out_statuses": ", ".join(options.without),
     }
     if not is_placed(result):
-        told["left_out"] = 'everything that needs a place: the images were centred already (centre = "fixed")'
-    return told
+        attributes["left_out"] = 'everything that needs a place: the images were centred already (centre = "fixed")'
+    return attributes
 
 
 def _variable(quantity: Quantity, value: Any, lines: Midlines, window: Window) -> tuple[tuple[str, ...], Any, Any]:
     """A variable of the dataset: the result's frames of it, its unit, meaning, formula and uncertainty."""
     attributes = _meaning(quantity)
-    told, deviation = value if isinstance(value, tuple) else (value, None)
+    numbers, deviation = value if isinstance(value, tuple) else (value, None)
     if quantity.smoothed and "time" in quantity.dims:
         attributes["smoothing"] = str(window)
     if quantity.uncertainty:
-        size = float(np.nanmedian(deviation)) if _any(deviation) else _scatter(quantity, told, lines, window)
+        size = float(np.nanmedian(deviation)) if _any(deviation) else _scatter(quantity, numbers, lines, window)
         attributes["uncertainty"] = size
         attributes["uncertainty_from"] = quantity.uncertainty
     if "time" in quantity.dims:
-        told = told[lines.rows]
-    return quantity.dims, told, attributes
+        numbers = numbers[lines.rows]
+    return quantity.dims, numbers, attributes
 
 
 def _scatter(quantity: Quantity, values: Any, lines: Midlines, window: Window) -> float:

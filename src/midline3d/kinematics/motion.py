@@ -12,7 +12,7 @@ from midline3d.kinematics.smoothing import Flags, Smooth, Window, local_quadrati
 
 Array = NDArray[np.float64]
 PLACES = 33
-"""Places along the body whose own velocities are told."""
+"""Places along the body whose own velocities are given."""
 BLOCK = 1024
 """Frames whose tangents are worked out at once."""
 

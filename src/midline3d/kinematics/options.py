@@ -15,12 +15,12 @@ class Options:
     """s: derivatives in time come from a quadratic through so much of the recording, five frames at least. Half a
     beat of a swimming worm (2 Hz): shorter leaves the noise of single frames in, longer takes motion away."""
     run_window: float = 1.0
-    """s: the direction of a run is told over so much, two beats or so, for the centroid goes to and fro with every
+    """s: the direction of a run is measured over so much, two beats or so, for the centroid goes to and fro with every
     beat."""
     forward_window: float = 0.4
-    """s: forwards and backwards are told over so much; the speed along the body hardly feels the beat."""
+    """s: forwards and backwards are distinguished over so much; the speed along the body hardly feels the beat."""
     wave_window: float = 4.0
-    """s: the travelling-wave index is told over so much, several beats."""
+    """s: the travelling-wave index is measured over so much, several beats."""
     shortest_run: float = 0.5
     """s: what lasts less is no run, reversal or pause of its own."""
     turning: float = 1.0
@@ -29,9 +29,9 @@ class Options:
     """Body lengths a second: slower is a pause."""
     straight: float = 0.5
     """1/body length: where the body is less curved than this, or than three times the noise of its curvature, its
-    torsion is not told."""
+    torsion is not given."""
     waves: float = 0.2
-    """Waves on the body: with fewer the wavelength is not told."""
+    """Waves on the body: with fewer the wavelength is not given."""
     step: float = 1.0
     """s: steps of the path whose turning angles make the sinuosity."""
     modes: int = 5

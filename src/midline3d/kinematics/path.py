@@ -43,9 +43,9 @@ def path(places: Array, velocity: Array, valid: Flags, fps: float, step: float) 
     """Of the smoothed centroid (time, 3), mm, and its velocity, mm/s. step: s, of the sinuosity's steps."""
     there = np.flatnonzero(valid)
     length = np.full(len(valid), np.nan)
-    ways = np.linalg.norm(np.diff(places[there], axis=0), axis=-1)
-    length[there] = np.concatenate([[0.0], np.cumsum(ways)])[: len(there)]
-    total = float(ways.sum())
+    strides = np.linalg.norm(np.diff(places[there], axis=0), axis=-1)
+    length[there] = np.concatenate([[0.0], np.cumsum(strides)])[: len(there)]
+    total = float(strides.sum())
     straight = float(np.linalg.norm(places[there[-1]] - places[there[0]]) / total) if total > 0 else float("nan")
     lags = _lags(len(valid))
     speed = np.linalg.norm(velocity, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""The plane in which the body bends, and how it turns about the body: told in a frame that is carried along in time.
+"""The plane in which the body bends, and how it turns about the body: given in a frame that is carried along in time.
 
 A midline has no twist of the flesh: that the bending plane turns may mean that the animal rolls, or that it bends
 another way without rolling.
@@ -17,7 +17,7 @@ from midline3d.kinematics.smoothing import Flags, Window, local_quadratic
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 LEAST_PLANARITY = 0.2
-"""With less the body bends in all directions nearly alike, and the plane's angle is not told."""
+"""With less the body bends in all directions nearly alike, and the plane's angle is not given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Carried:
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """The bending plane of every frame; NaN where it is not told."""
+    """The bending plane of every frame; NaN where it is not known."""
 
     angle: Array
     """(time,) rad about the tangent at the middle of the body, in the carried frame, from 0."""
@@ -72,9 +72,9 @@ def carried(curvature: Complex, tangent: Array, normal: Array, valid: Flags) -> 
     angle = np.concatenate([[0.0], np.cumsum(step)])[: len(there)]
     frames = np.full(normal.shape, np.nan)
     frames[there] = np.cos(angle)[:, None] * m + np.sin(angle)[:, None] * np.cross(t, m)
-    told = np.full(curvature.shape, np.nan + 0j)
-    told[there] = curvature[there] * np.exp(-1j * angle)[:, None]
-    return Carried(told, tangent, frames)
+    rotated = np.full(curvature.shape, np.nan + 0j)
+    rotated[there] = curvature[there] * np.exp(-1j * angle)[:, None]
+    return Carried(rotated, tangent, frames)
 
 
 def bending_plane(body: Carried, valid: Flags, window: Window) -> Plane:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 WRITHE_POINTS = 64
-"""Points that the writhe is told from: the pairs of all 128 would take four times as long for a per mille."""
+"""Points that the writhe is computed from: the pairs of all 128 would take four times as long for a per mille."""
 WRITHE_FRAMES = 16
 """Frames whose pairs of segments are worked on at once."""
 

@@ -41,14 +41,14 @@ def frames(kinematics: xr.Dataset) -> pd.DataFrame:
     """A row for every frame: its number, time and status, and whatever has one value, or one for each axis, in it."""
     import pandas as pd
 
-    told = {name: kinematics[name].values for name in ("frame", "time", "status") if name in kinematics.coords}
+    columns = {name: kinematics[name].values for name in ("frame", "time", "status") if name in kinematics.coords}
     for name, variable in kinematics.data_vars.items():
         if variable.dims == ("time",):
-            told[str(name)] = variable.values
+            columns[str(name)] = variable.values
         elif variable.dims in (("time", "space"), ("time", "principal"), ("time", "mode")):
             labels = kinematics[variable.dims[1]].values.tolist()
-            told |= {f"{name}_{label}": variable.values[:, place] for place, label in enumerate(labels)}
-    return pd.DataFrame(told)
+            columns |= {f"{name}_{label}": variable.values[:, place] for place, label in enumerate(labels)}
+    return pd.DataFrame(columns)
 
 
 def summary(kinematics: xr.Dataset) -> pd.DataFrame:

@@ -31,7 +31,7 @@ TRAVELLING = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Wave:
-    """What runs along the body in every frame; NaN where that is not told."""
+    """What runs along the body in every frame; NaN where that is not known."""
 
     frequency: Array
     """(time,) Hz."""
@@ -90,19 +90,19 @@ def travelling_index(analytic: Complex, known: Flags, window: Window) -> Array:
     there = np.flatnonzero(known)
     if not len(there):
         return found
-    # It changes slowly: told every eighth of the window, and between by straight lines.
+    # It changes slowly: computed every eighth of the window, and between by straight lines.
     centres = np.unique(np.append(np.arange(there[0], there[-1] + 1, max(1, window.half // 4)), there[-1]))
-    told = np.full(len(centres), np.nan)
+    index = np.full(len(centres), np.nan)
     for place, centre in enumerate(centres):
         first = max(0, centre - window.half)
         part = analytic[first : centre + window.half + 1][known[first : centre + window.half + 1]]
         if len(part) >= window.half:
             mode = np.linalg.eigh(part.T @ np.conj(part))[1][:, -1]
             values = np.linalg.svd(np.stack([mode.real, mode.imag]), compute_uv=False)
-            told[place] = values[1] / values[0]
-    good = np.isfinite(told)
+            index[place] = values[1] / values[0]
+    good = np.isfinite(index)
     if good.any():
-        found[there] = np.interp(there, centres[good], told[good])
+        found[there] = np.interp(there, centres[good], index[good])
     return found
 
 

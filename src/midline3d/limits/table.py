@@ -98,10 +98,10 @@ class Limits:
         for nuisance, ladder in self.ladders.items():
             for index, one in enumerate(self.levels(nuisance)):
                 name = f"{nuisance} ({ladder.unit})" if index == 0 else ""
-                told = (_text(one["midline_px"]), _text(one["ends_px"]))
+                errors = (_text(one["midline_px"]), _text(one["ends_px"]))
                 counts = (str(one[key]) for key in ("frames", "wrong", "hidden", "alarms", "lost", "failed"))
                 mark = "breaks" if one["level"] == self.breaks_at(nuisance) else ""
-                rows.append((name, f"{one['level']:g}", *told, *counts, mark))
+                rows.append((name, f"{one['level']:g}", *errors, *counts, mark))
         columns = (
             "nuisance",
             "level",

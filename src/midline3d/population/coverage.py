@@ -70,7 +70,7 @@ def recording_coverage(found: xr.Dataset, true: xr.Dataset, counted: Flags, flip
 
 
 def _resampled(lines: Array, count: int) -> Array:
-    """Lines with equally spaced points, told by so many of them."""
+    """Lines with equally spaced points, of so many points each."""
     place = np.linspace(0, lines.shape[2] - 1, count)
     low = np.minimum(place.astype(int), lines.shape[2] - 2)
     share = (place - low)[:, None]

@@ -82,7 +82,7 @@ def _families(axes: Axes, summary: Summary) -> None:
 
 
 def _status(axes: Axes, summary: Summary) -> None:
-    """Of every family: wrong frames that status told apart and those that it did not, and good frames called wrong."""
+    """Of every family: wrong frames that the status finds and those that it misses, and good frames called wrong."""
     names = summary.families
     sums = {name: [0, 0, 0] for name in names}
     for row in summary.done:

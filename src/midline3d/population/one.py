@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from midline3d.errors import InputError
+from midline3d.population.processes import end_with_reason
 from midline3d.synth import Plan
 
 
@@ -94,9 +94,4 @@ def drawn(recording: Path, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        perform(Task.read(sys.argv[1]))
-    except InputError as fault:
-        sys.exit(str(fault))
-    except Exception as fault:
-        sys.exit(f"{type(fault).__name__}: {' '.join(str(fault).split())}")
+    end_with_reason(lambda: perform(Task.read(sys.argv[1])))

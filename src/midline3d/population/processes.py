@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
+
+from midline3d.errors import InputError
 
 LOOKING = 0.2
 """Seconds between looks at a process."""
@@ -39,7 +42,7 @@ def run_all(
 ) -> None:
     """Does all works, `jobs` at once (None: one for each core), in their order; `tell` hears how many are done.
 
-    After `within` seconds, and where one raises, the others are told to stop by their event: what they leave then is
+    After `within` seconds, and where one raises, the others are stopped by their event: what they leave then is
     nothing, and the same call does what is missing.
     """
     stop, ends, done = Event(), time.monotonic() + within, 0
@@ -55,3 +58,13 @@ def run_all(
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
+
+
+def end_with_reason(perform: Callable[[], None]) -> None:
+    """Does what a process is there for; where that fails, it ends with a line that says why, for `run_alone`."""
+    try:
+        perform()
+    except InputError as fault:
+        sys.exit(str(fault))
+    except Exception as fault:
+        sys.exit(f"{type(fault).__name__}: {' '.join(str(fault).split())}")

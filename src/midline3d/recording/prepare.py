@@ -43,6 +43,10 @@ from midline3d.settings import LocatingSettings
 Array = NDArray[np.float64]
 LONGEST = 0.995
 """Quantile of the worm's reach that the crops must hold: the rest are dirt that touched it."""
+ONE_SIGMA = (0.159, 0.841)
+"""Quantiles one standard deviation below and above the middle of a normal distribution."""
+LEAST_NOISE = 0.3
+"""Grey levels: rounding alone makes so much."""
 TOUCHING = 4
 """px that must be left between that and the crop's border."""
 
@@ -275,7 +279,7 @@ def _noise(values: NDArray[Any]) -> tuple[float, float]:
     quiet = values
     for _ in range(4):
         middle = float(np.median(quiet))
-        low, high = np.quantile(quiet, (0.159, 0.841)) - middle
-        sigma = max(-low if low < -0.5 * high else high, 0.3)
+        low, high = np.quantile(quiet, ONE_SIGMA) - middle
+        sigma = max(-low if low < -0.5 * high else high, LEAST_NOISE)
         quiet = quiet[quiet < middle + 3 * sigma]
     return float(sigma), float(np.clip(quiet, 0, None).mean())

@@ -119,6 +119,7 @@ def render_tile(
     centre, sigma, iota, rho, image, owner, cut, vertices, height, width,
     TILE_H: tl.constexpr, TILE_W: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
+    """The render and its owners on a tile."""
     view, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     across = tl.cdiv(width, TILE_W)
     left, top = tile % across * TILE_W, tile // across * TILE_H
@@ -230,6 +231,7 @@ def _slopes(right, down, log_x, steep, power, shape, sigma, iota, rho):
 def sum_blob(
     centre, sigma, iota, rho, images, overlap, mass, cut, vertices, height, width, BLOCK: tl.constexpr
 ):  # fmt: skip
+    """sum(B I) and sum(B) of a blob."""
     blob, view, u, v, sigma_n, iota_n, rho_n = _load_blob(centre, sigma, iota, rho, vertices)
     corner, u, v, columns, count, row, column = _window(u, v, sigma_n, rho_n, cut, height, width, BLOCK)
     images += view * height * width + corner

@@ -36,18 +36,18 @@ def statuses(material: Material) -> Figure:
     if np.isfinite(sure).any():
         course(low, times, sure, view(0))
     else:
-        low.text(0.5, 0.5, "not told by this result", transform=low.transAxes, ha="center", color=light("faint"))
+        low.text(0.5, 0.5, "not given by this result", transform=low.transAxes, ha="center", color=light("faint"))
     low.axhline(0.5, color=light("faint"), linewidth=0.8, linestyle=":")
     low.set(ylim=(0, 1.04), yticks=[0, 0.5, 1], title="confidence that keypoint 0 is the head")
     _time(low, times)
     return drawn
 
 
-def looks(material: Material) -> Figure:
+def appearances(material: Material) -> Figure:
     """sigma, iota and rho of every view: the render parameters over time."""
     named = (("sigma", "width σ (px)"), ("iota", "brightness ι"), ("rho", "sharpness ρ"))
-    told = [(material.variable(name), label) for name, label in named]
-    return _per_view(material, told, 5.4)
+    variables = [(material.variable(name), label) for name, label in named]
+    return _per_view(material, variables, 5.4)
 
 
 def explained(material: Material) -> Figure:
@@ -58,11 +58,11 @@ def explained(material: Material) -> Figure:
     return drawn
 
 
-def _per_view(material: Material, told: Sequence[tuple[Array, str]], height: float) -> Figure:
+def _per_view(material: Material, variables: Sequence[tuple[Array, str]], height: float) -> Figure:
     """Variables (time, camera), one above the other."""
     drawn = figure(height)
-    axes = np.atleast_1d(drawn.subplots(len(told), 1, sharex=True))
-    for ax, (values, label) in zip(axes, told, strict=True):
+    axes = np.atleast_1d(drawn.subplots(len(variables), 1, sharex=True))
+    for ax, (values, label) in zip(axes, variables, strict=True):
         shade(ax, material)
         for index, name in enumerate(material.views):
             course(ax, material.seconds, values[:, index], view(index), name)
@@ -124,12 +124,12 @@ def pair_misses(material: Material) -> dict[tuple[str, str], Array]:
         raise Undrawable(f"The cameras are not known: {material.missing['cameras']}")
     shift = material.variable("shift")
     cameras = material.cameras
-    moved = np.einsum("kia,ta->tki", cameras.shift_basis.numpy(), shift)
+    apart = np.einsum("kia,ta->tki", cameras.shift_basis.numpy(), shift)
     found = {}
     for pair in combinations(range(cameras.count), 2):
         way = shift_basis(_pair(cameras, pair))[..., 0].numpy()
         found[material.views[pair[0]], material.views[pair[1]]] = np.sqrt(2) * np.einsum(
-            "tki,ki->t", moved[:, list(pair)], way
+            "tki,ki->t", apart[:, list(pair)], way
         )
     return found
 
@@ -188,7 +188,7 @@ def _strip(ax: Axes, material: Material) -> None:
     """Every frame in the colour of its status."""
     for word in WORST:
         ends = [
-            _ends(material.seconds, first, last) for told, first, last in stretches(material.status) if told == word
+            _ends(material.seconds, first, last) for kind, first, last in stretches(material.status) if kind == word
         ]
         if ends:
             bars = [(start, end - start) for start, end in ends]
@@ -200,13 +200,13 @@ def _strip(ax: Axes, material: Material) -> None:
 
 
 def stretches(status: NDArray[np.str_]) -> list[tuple[str, int, int]]:
-    """(status, first place, last place) of every stretch, told in as many columns as a line has points at most: of
+    """(status, first place, last place) of every stretch, in as many columns as a line has points at most: of
     several frames in one column the worst."""
     rank = np.array([WORST.index(word) if word in WORST else 0 for word in status.tolist()])
     edges = np.linspace(0, len(rank), min(len(rank), COLUMNS) + 1).astype(int)
-    told = np.maximum.reduceat(rank, edges[:-1]) if len(rank) else rank
+    worst_rank = np.maximum.reduceat(rank, edges[:-1]) if len(rank) else rank
     found: list[tuple[str, int, int]] = []
-    for column, worst in enumerate(told.tolist()):
+    for column, worst in enumerate(worst_rank.tolist()):
         first, last = int(edges[column]), int(edges[column + 1]) - 1
         if found and found[-1][0] == WORST[worst]:
             found[-1] = WORST[worst], found[-1][1], last

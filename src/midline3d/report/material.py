@@ -87,7 +87,7 @@ class Material:
         return self.measured
 
     def quantity(self, name: str) -> xr.DataArray:
-        """A variable of the kinematics; refused where it is not told."""
+        """A variable of the kinematics; refused where it is not given."""
         measured = self.kinematics()
         if name not in measured:
             raise Undrawable(f"Left out: {measured.attrs.get('left_out', f'the kinematics do not tell the {name}')}.")

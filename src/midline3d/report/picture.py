@@ -143,8 +143,8 @@ def draw(picture: Picture) -> Figure:
                     ax.set_ylabel(label, fontsize=11, labelpad=6)
         _draw_curve(picture, figure.add_subplot(grid[:, views], projection="3d"))
         figure.text(0.035, 0.962, f"frame {picture.frame}", fontsize=15, fontweight="bold", va="center")
-        told = f"{picture.seconds:.2f} s    {picture.length:.3f} mm long    {picture.status}"
-        figure.text(0.985, 0.962, told, fontsize=11, color=FAINT, va="center", ha="right")
+        caption = f"{picture.seconds:.2f} s    {picture.length:.3f} mm long    {picture.status}"
+        figure.text(0.985, 0.962, caption, fontsize=11, color=FAINT, va="center", ha="right")
         figure.text(0.035, 0.022, "residual:", fontsize=9, color=FAINT, va="center")
         figure.text(0.09, 0.022, "render too faint", fontsize=9, color=TOO_DARK, va="center")
         figure.text(0.19, 0.022, "render too strong", fontsize=9, color=TOO_BRIGHT, va="center")

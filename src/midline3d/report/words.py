@@ -90,14 +90,14 @@ def _length(material: Material) -> Tile:
     if not np.isfinite(lengths).any():
         return Tile("length", "–", "no frame has one", "lost")
     spread = material.about.facts.get("length_std")
-    off = "its uncertainty is not told" if spread is None else f"± {float(spread):.3f} mm, a standard deviation"
+    off = "its uncertainty is not given" if spread is None else f"± {float(spread):.3f} mm, a standard deviation"
     return Tile("length", f"{np.nanmedian(lengths):.3f} mm", off)
 
 
 def _head(material: Material) -> Tile:
     sure = material.about.facts.get("head_confidence")
     if sure is None:
-        return Tile("head", "–", "not told", "suspect")
+        return Tile("head", "–", "not given", "suspect")
     remark = "keypoint 0 is the head" if float(sure) >= SURE else "look which end is which"
     return Tile("head", f"{float(sure):.1%}", remark, "ok" if float(sure) >= SURE else "suspect")
 
@@ -105,7 +105,7 @@ def _head(material: Material) -> Tile:
 def _explained(material: Material) -> Tile:
     shares = material.about.frames.explained
     if not shares:
-        return Tile("explained light", "–", "not told", "suspect")
+        return Tile("explained light", "–", "not given", "suspect")
     worst = min(shares, key=lambda name: shares[name])
     return Tile("explained light", f"{shares[worst]:.0%}", f"median of {worst}, the least of the views")
 
@@ -124,10 +124,10 @@ def reasons(material: Material) -> Table | None:
 
 def look_at(material: Material) -> str:
     """The frames to look at, and how."""
-    told = material.about.warning()
-    if told is None:
+    warning = material.about.warning()
+    if warning is None:
         return "There is no frame to look at: all that are done are ok, or somebody has accepted them."
-    return f"{told[:1].upper()}{told[1:]}. Look at them, and mend them, with"
+    return f"{warning[:1].upper()}{warning[1:]}. Look at them, and mend them, with"
 
 
 def shares(material: Material) -> Table:
@@ -160,11 +160,11 @@ def _spread(values: Array, form: str) -> list[str]:
 
 def measures(material: Material) -> Table:
     """Means of the kinematics with their uncertainty."""
-    told = summary(material.kinematics()).set_index("quantity")
+    means = summary(material.kinematics()).set_index("quantity")
     rows = []
     for name in MEASURED:
-        if name in told.index and told.loc[name, "values"] > 0:
-            row = told.loc[name]
+        if name in means.index and means.loc[name, "values"] > 0:
+            row = means.loc[name]
             unit = "" if row.units == "1" else str(row.units)
             rows.append((name, *(_number(row[key]) for key in _MEANS), unit, str(row.meaning)))
     columns = ("quantity", "mean", "deviation over time", "uncertainty of a frame", "unit", "meaning")
@@ -241,7 +241,7 @@ def command(material: Material, settings_path: str | None) -> str:
 def made_with(material: Material) -> Table:
     """Versions, machine and inputs."""
     facts, made = material.about.facts, material.result.attrs
-    told = {
+    shown = {
         "recording": facts.get("recording_path") or facts.get("recording"),
         "cameras": ", ".join(material.views),
         "midline3d": facts.get("version"),
@@ -255,7 +255,7 @@ def made_with(material: Material) -> Table:
         "fingerprint of the frames": made.get("segments"),
         "not there": "; ".join(material.about.missing),
     }
-    rows = tuple((name, str(value)) for name, value in told.items() if value not in (None, ""))
+    rows = tuple((name, str(value)) for name, value in shown.items() if value not in (None, ""))
     return Table(("", ""), rows)
 
 

@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 FIGURES: dict[str, tuple[Callable[[Material], Figure], str]] = {
     "statuses": (
         courses.statuses,
-        "Above, every frame in the colour of its status. Below, how surely keypoint 0 is the head: told anew wherever "
+        "Above, every frame in the colour of its status. Below, how surely keypoint 0 is the head: found anew wherever "
         "the animal was lost in between; at one half the images do not say.",
     ),
     "best-to-worst": (
@@ -33,7 +33,7 @@ FIGURES: dict[str, tuple[Callable[[Material], Figure], str]] = {
         "is explained in the view in which that is least. The midline runs from the head (yellow) to the tail (blue).",
     ),
     "render-parameters": (
-        courses.looks,
+        courses.appearances,
         "What the render had to be to look like the pictures: a view that loses focus grows wide and faint. Shaded: "
         "frames that are not ok.",
     ),
@@ -153,11 +153,11 @@ def _sections(material: Material, charts: dict[str, Chart], settings: Path | Non
 
 def _made(material: Material, settings: Path | None) -> list[Chart | words.Table | str]:
     changed = words.settings(material)
-    told = "All settings are this version's defaults." if changed is None else "Settings that are not the defaults:"
+    sentence = "All settings are this version's defaults." if changed is None else "Settings that are not the defaults:"
     kept = "" if settings is None else f" The settings are in {SETTINGS}, beside this page."
     return [
         words.made_with(material),
-        told,
+        sentence,
         *_there(changed),
         f"The command that makes it again, from the same files and by the same version:{kept}",
         f"$ {words.command(material, None if settings is None else str(settings.resolve()))}",

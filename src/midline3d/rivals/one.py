@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.errors import InputError
 from midline3d.files import write_whole
+from midline3d.population.processes import end_with_reason
 from midline3d.rivals.task import Task
 
 
@@ -59,9 +59,4 @@ def _plain(values: NDArray[np.float64]) -> list[float]:
 
 
 if __name__ == "__main__":
-    try:
-        perform(Task.read(sys.argv[1]))
-    except InputError as fault:
-        sys.exit(str(fault))
-    except Exception as fault:
-        sys.exit(f"{type(fault).__name__}: {' '.join(str(fault).split())}")
+    end_with_reason(lambda: perform(Task.read(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""What the process of one method on one recording is told; apart from it, so that who tells it need not import it."""
+"""The task of the process that runs one method on one recording; apart, so that giving it imports nothing else."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class BodySettings:
     tissue_spread: Size = 0.3
     """Of the tissue's opacity along the body: the gut is darker than the pharynx, eggs than both."""
     tip_spread: Size = 0.15
-    """Of the tissue at the very tips, where it could not be told from the taper."""
+    """Of the tissue at the very tips, where it could not be distinguished from the taper."""
     turn_spread: Size = 0.08
     """rad, by which a camera may be turned against its calibration. 10 px of error can be 3 degrees; with a right
     calibration a tighter prior gains nothing, because the images themselves tell turns to a tenth of a degree."""

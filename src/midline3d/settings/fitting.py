@@ -32,7 +32,7 @@ class SecondOrderSettings:
     """Of squared angle per segment: straight is likelier than bent where the images say nothing."""
     keep_shift: Weight = 1e-2
     """Of squared px of change of the relative shifts since the frame before: gel and table shake by a pixel or so."""
-    keep_look: Weight = 0.3
+    keep_appearance: Weight = 0.3
     """Of squared change of log sigma, log iota, log rho since the frame before: focus and light change slowly."""
     small_defocus: Weight = 1e-3
     """Of squared defocus, in px per mm: lenses of this field have up to 10. Held tightly, the world would be made
@@ -44,13 +44,13 @@ class SecondOrderSettings:
 @dataclass(frozen=True)
 class AdamSettings:
     """The paper's optimiser: steps of each kind of parameter, when to stop. The hierarchy is the paper's: the curve
-    learns fastest, then the look, then the cameras."""
+    learns fastest, then the appearance, then the cameras."""
 
     steps: Count = 200
     """At most: most frames converge before."""
     position: Weight = 2e-3
     """mm a step: a quarter of a pixel at 130 px a mm, a tenth of the body's width."""
-    frame: Weight = 1e-2
+    bishop: Weight = 1e-2
     """Of the entries of T, M1 and M2: half a degree a step."""
     curvature: Weight = 0.127
     """Per body length: 1e-3 rad per segment, the paper's rate in the unit in which its bound is 0.148."""
@@ -66,7 +66,7 @@ class AdamSettings:
     rho: Weight = 2e-3
     """Of the exponent itself, a step, for the same reason."""
     held_sigma: Held = ()
-    """px of each view: held instead of fitted, for comparison with a fixed look. Empty: fitted."""
+    """px of each view: held instead of fitted, for comparison with a fixed appearance. Empty: fitted."""
     held_iota: Held = ()
     """Of the brightest body, the same for intensity."""
     held_rho: Held = ()
@@ -96,7 +96,7 @@ class AdamSettings:
     shift_largest: Whole = 2
     """gamma, vertices. The paper has 1 to 2: a large shift would destroy a part of the curve."""
     first_steps: Count = 200
-    """For every start of a first frame: 80 behind the warm-up, in which the curves settle and are told apart by their
+    """For every start of a first frame: 80 behind the warm-up, in which the curves settle and differ in their
     loss."""
     warm_up: Count = 120
     """Steps over which a first frame's least length grows to its final value: slowly, so that the ends feel their

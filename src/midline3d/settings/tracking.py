@@ -26,7 +26,7 @@ class TrackingSettings:
     mend: Switch = True
     """Whether the frames around an end that springs are fitted again from the other side."""
     turn: Switch = True
-    """Whether head and tail are told again all along the recording, and what is the wrong way round is turned."""
+    """Whether head and tail are identified again all along the recording, and what is the wrong way round is turned."""
     softer: Annotated[float, Range(1, 1000)] = 6.0
     """How many times less exactly faint light is known while a frame is fitted softly: about as in the paper."""
     fewer_starts: Annotated[int, Range(1, 1000)] = 3

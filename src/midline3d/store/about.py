@@ -43,6 +43,7 @@ class Frames:
     """Median share of the animal's light that is explained, by camera, where that is known."""
 
     def where(self, *statuses: str) -> list[int]:
+        """Numbers of the frames that have one of these statuses."""
         return [number for number, status in zip(self.number, self.status, strict=True) if status in statuses]
 
 

@@ -50,7 +50,10 @@ _MEANINGS: dict[str, tuple[str, str]] = {
     "sigma_across": ("mm", "standard deviation of the midline to its side"),
     "sigma_along": ("mm", "standard deviation of the midline along itself"),
     "doubt": ("1", "probability that the midline is more than 2 px off, or an end more than 8 px"),
-    "head_confidence": ("1", "probability that keypoint 0 is the head, told anew where the animal was lost in between"),
+    "head_confidence": (
+        "1",
+        "probability that keypoint 0 is the head, decided anew where the animal was lost in between",
+    ),
     "source_frame": ("1", "number of the frame in each camera's own source, dropped frames counted; -1: unknown"),
     "status": ("none", f"what became of the frame: {', '.join((*STATUSES, PENDING))}"),
     "reason": ("none", f"why the status is what it is: {listed(REASONS)}"),

@@ -50,7 +50,7 @@ KINDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Pin:
-    """A place in one camera's picture through which the midline was told to run."""
+    """A place in one camera's picture through which somebody made the midline run."""
 
     frame: int
     camera: str

@@ -23,12 +23,12 @@ class HeldError(InputError):
 
 
 @contextmanager
-def locked(folder: Path, patience: float = 0.0) -> Iterator[None]:
+def locked(folder: Path, patience: float = 0.0, name: str = LOCK) -> Iterator[None]:
     """Holds the folder, which is made if need be; refused where another process holds it, dead ones hold nothing.
 
-    patience: seconds to wait for one that is about to end.
+    patience: seconds to wait for one that is about to end. name: of the lock, for what is not the run's own.
     """
-    path = Path(folder) / LOCK
+    path = Path(folder) / name
     with guarded(folder):
         Path(folder).mkdir(parents=True, exist_ok=True)
         path.touch()

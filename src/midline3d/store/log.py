@@ -28,7 +28,7 @@ class RunLog:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {' '.join(text.split())}\n")
 
     def watched(self, progress: Callable[[str, int, int], None]) -> Callable[[str, int, int], None]:
-        """The same progress, told to the log too: where a job begins, and now and then."""
+        """The same progress, written to the log too: where a job begins, and now and then."""
 
         def tick(doing: str, done: int, total: int) -> None:
             job = re.sub(r"\d+", "#", doing)

@@ -23,7 +23,7 @@ class Manifest:
 
     header: Header
     since: int = 0
-    """Segments up to this number are of an earlier run, which this one was told to replace."""
+    """Segments up to this number are of an earlier run, which this one replaces."""
     redo: bool = False
     """Whether it was: then the same command goes on with this run and does not replace it again."""
 

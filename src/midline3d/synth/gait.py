@@ -249,9 +249,9 @@ def _drift(before: Array, after: Array, tangent: Array, drag: float) -> tuple[Ar
     zero = np.zeros_like(x)
     cross = np.stack([np.stack([zero, z, -y], -1), np.stack([-z, zero, x], -1), np.stack([y, -x, zero], -1)], -2)
     velocity = np.concatenate([np.broadcast_to(np.eye(3), (len(x), 3, 3)), cross], -1)
-    pull = np.einsum("nij,nik->njk", velocity, across)
-    resistance = np.einsum("nji,nik->jk", pull, velocity)
+    resisted = np.einsum("nij,nik->njk", velocity, across)
+    resistance = np.einsum("nji,nik->jk", resisted, velocity)
     # A straight body turns about its axis without drag; its thickness (0.03 of its length) resists.
     resistance[3:, 3:] += 0.03**2 * len(x) * np.eye(3)
-    motion = -np.linalg.solve(resistance, np.einsum("nji,ni->j", pull, change))
+    motion = -np.linalg.solve(resistance, np.einsum("nji,ni->j", resisted, change))
     return motion[3:], motion[:3]

@@ -50,7 +50,7 @@ class Gel:
 
 @dataclass(frozen=True)
 class Layers:
-    """One view's scenery, in optical density, with a border."""
+    """One view's static background, in optical density, with a border."""
 
     window: Image
     """Moves with the camera's shaking alone."""
@@ -71,7 +71,7 @@ def make_gel(medium: Medium, midlines: Array, depth: float, rng: np.random.Gener
 def make_layers(
     camera: Camera, defocus: Defocus, medium: Medium, gel: Gel, midlines: Array, depth: float, rng: np.random.Generator
 ) -> Layers:
-    """One view's scenery."""
+    """One view's static background."""
     size = camera.size
     passage = camera.project(midlines[:, ::20]).reshape(-1, 2)
     still, loose = scatter(Clutter(medium.specks, medium.near, 0, medium.drifting), size, passage, rng)

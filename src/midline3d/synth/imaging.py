@@ -118,11 +118,11 @@ def worm_density(camera: Camera, defocus: Defocus, body: Particles, pose: Postur
     middle, reach = pose.middle, 0.02
     axis = camera.project(pose.axis) + shift
     origin = camera.project(middle)
-    ways = [(camera.project(middle + reach * normal) - origin) / reach for normal in pose.normals]
+    sideways = [(camera.project(middle + reach * normal) - origin) / reach for normal in pose.normals]
     depth = camera.depth(middle)
     scale = camera.matrix[0, 0] * camera.matrix[1, 1] / depth**2
     place, (a, b) = body.slice, body.across.T
-    points = axis[body.turn % len(axis), place] + a[:, None] * ways[0][place] + b[:, None] * ways[1][place]
+    points = axis[body.turn % len(axis), place] + a[:, None] * sideways[0][place] + b[:, None] * sideways[1][place]
     # A bent slab is thinner on the inside of the bend: without this the axis would look shifted towards it.
     share = 1 - a * pose.bend[0][place] - b * pose.bend[1][place]
     sign = 1 - body.turning * (1 - defocus.side(depth)[place])

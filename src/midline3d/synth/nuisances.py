@@ -1,4 +1,4 @@
-"""What makes one recording unlike another: drawn from the seed, so that no single look can be tuned to."""
+"""What makes one recording unlike another: drawn from the seed, so that no single appearance can be tuned to."""
 
 from __future__ import annotations
 

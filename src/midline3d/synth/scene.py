@@ -30,7 +30,7 @@ VARIED = "varied"
 SMALLEST = 200
 """px, the least width of a varied recording's pictures."""
 BORDER = 8
-"""px around the still scenery, so that it can shake."""
+"""px around the still background, so that it can vibrate."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Plan:
         if self.nuisance is None and self.level is None:
             return
         if self.nuisance not in LADDERS or self.level is None:
-            told = "none" if self.level is None else f"{self.level:g}"
+            level = "none" if self.level is None else f"{self.level:g}"
             raise InputError(
-                f"nuisance is '{self.nuisance}' and level {told}; give both, the nuisance one of {', '.join(LADDERS)}"
+                f"nuisance is '{self.nuisance}' and level {level}; give both, the nuisance one of {', '.join(LADDERS)}"
             )
         if self.preset != VARIED or self.family is not None:
             raise InputError(

@@ -29,7 +29,7 @@ from midline3d.fitting.views import Views
 from midline3d.kernels import System, spline_basis
 from midline3d.rendering import Objective
 from midline3d.shapes import Bool, Float, Int, Tensor
-from midline3d.state import Bounds, FrameState, merged
+from midline3d.state import Bounds, FrameState, merged, packed, unpacked
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import Clip, balanced
 from midline3d.tracking.evidence import Evidence, evidence
@@ -64,7 +64,7 @@ class FrameSequence:
 
 @dataclass(frozen=True)
 class _FrameBank:
-    """What all slots look at: every clip's frames one after the other, and what is told of each."""
+    """What all slots look at: every clip's frames one after the other, and what is known of each."""
 
     images: Tensor
     """(frame, camera, w, w), 8 bits: an eighth of what floats with their masks would take."""
@@ -91,10 +91,10 @@ class Batch:
         self.bank = bank = _frame_bank(sequences, device)
         slots = len(sequences)
         start = merged([sequence.state.to(device) for sequence in sequences])
-        self._layout = {name: value.shape[1:] for name, value in vars(start).items()}
+        self._like = start
         # The row behind the last takes what is written for nobody.
         self._images = torch.zeros(slots + 1, *bank.images.shape[1:], device=device)
-        self._anchor = _extended(_packed(start))
+        self._anchor = _extended(packed(start))
         self._centre, self._translation = _extended(bank.centre[bank.first]), _extended(bank.translation[bank.first])
         self.problem = self._problem()
         self._kept = _extended(self._row(evaluate(self.problem, start)))
@@ -140,17 +140,13 @@ class Batch:
         )
 
     def _unpacked(self, rows: Float[Tensor, "slot number"]) -> FrameState:
-        """The states that such rows begin with; they share the rows' memory."""
-        sizes = [math.prod(shape) for shape in self._layout.values()]
-        parts = rows[:, : sum(sizes)].split(sizes, 1)
-        named = zip(self._layout.items(), parts, strict=True)
-        return FrameState(**{name: part.unflatten(1, shape) if shape else part[:, 0] for (name, shape), part in named})
+        return unpacked(rows, self._like)
 
     def _row(self, at: Evaluation) -> Float[Tensor, "slot number"]:
         """All that is kept of an evaluation: state, energy, its terms, and the system of the next step."""
         system = normal_equations(self.problem, at)
         numbers = torch.stack([at.energy, *at.terms.values()], 1)
-        return torch.cat([_packed(at.state), numbers, system.gradient, system.hessian.flatten(1)], 1)
+        return torch.cat([packed(at.state), numbers, system.gradient, system.hessian.flatten(1)], 1)
 
     def _written(self) -> int:
         """How much of a slot's row is written down."""
@@ -164,7 +160,7 @@ class Batch:
         gradient, hessian = kept[:, self._written() :].split([problem.layout.count, problem.layout.count**2], 1)
         old, energy = self._unpacked(kept), kept[:, size]
         step = problem.kernels.solve(System(hessian.unflatten(1, (problem.layout.count, -1)), gradient), self.damping)
-        tried = torch.where(self.fresh[:, None], kept[:, :size], _packed(take_step(problem, old, step)))
+        tried = torch.where(self.fresh[:, None], kept[:, :size], packed(take_step(problem, old, step)))
         trial = evaluate(problem, self._unpacked(tried))
         active = (self.frame <= self.bank.last) & ~self.waiting
         stepped = active & ~self.fresh
@@ -194,13 +190,13 @@ class Batch:
         target = torch.where(due, rows, slots)
         self._centre[target], self._translation[target] = bank.centre[frame], bank.translation[frame]
         size = self._anchor.shape[1]
-        # The anchor is still the frame before, told where the last one was.
+        # The anchor is still the frame before, in the local world of the last one.
         here, before = (
             self._unpacked(state[rows]).translated(bank.offset[frame]) for state in (self._kept[:, :size], self._anchor)
         )
         start, images = self._start(rows, frame, here, before)
         self._images[target] = images
-        self._kept[target, :size], self._anchor[target] = start, _packed(here)
+        self._kept[target, :size], self._anchor[target] = start, packed(here)
         self.fresh[rows] |= due
         self.taken[rows] = torch.where(due, 0, self.taken[rows])
         self.waiting.index_fill_(0, rows, False)
@@ -229,13 +225,13 @@ class Batch:
         onward = replace(
             here,
             points=2 * here.points - before.points,
-            frames=2 * here.frames - before.frames,
+            bishop=2 * here.bishop - before.bishop,
             curvature=2 * here.curvature - before.curvature,
         )
         onward = self.problem.kernels.clamped(onward, self.problem.bounds)
         count, images = len(slot), self.images(frame, slot)
         # Both in one batch: launches are what a few slots cost.
-        starts = torch.cat([_packed(here), _packed(onward)])
+        starts = torch.cat([packed(here), packed(onward)])
         anchor = self._unpacked(starts[:count].repeat(2, 1))
         both = self.part(slot.repeat(2), frame.repeat(2), images.repeat(2, 1, 1, 1), anchor)
         energy = evaluate(both, self._unpacked(starts)).energy
@@ -301,8 +297,8 @@ class Batch:
         if place == len(sequence.frames):
             return
         clip, (before, earlier), (at, last) = sequence.beginning.clip, states[0], states[-1]
-        self._kept[slot, : self._anchor.shape[1]] = _packed(last.to(self.device))[0]
-        self._anchor[slot] = _packed(clip.carried(earlier, before, at).to(self.device))[0]
+        self._kept[slot, : self._anchor.shape[1]] = packed(last.to(self.device))[0]
+        self._anchor[slot] = packed(clip.carried(earlier, before, at).to(self.device))[0]
         places = clip.centres([at, *sequence.frames[place : place + 2]])
         known = _steady([before, at, *sequence.frames[place : place + 2]])
         for index, offset in enumerate(places[:-1] - places[1:]):
@@ -388,11 +384,6 @@ def _profiles(tapers: list[Profile], device: torch.device) -> Profile:
         sharp=stacked([taper.sharp for taper in tapers]),
         length=stacked([taper.length for taper in tapers]),
     )
-
-
-def _packed(state: FrameState) -> Float[Tensor, "batch number"]:
-    """A row of all its numbers for every frame: what is kept and chosen by rows costs one launch."""
-    return torch.cat([value.reshape(len(state), -1) for value in vars(state).values()], 1)
 
 
 def _extended(rows: Tensor) -> Tensor:

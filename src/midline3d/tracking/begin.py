@@ -1,4 +1,4 @@
-"""How a recording begins: searched for at several places, confirmed by following, the body learned, the head told."""
+"""How a recording begins: searched for at several places, confirmed by following, the body learned, the head found."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def forward_odds(clip: Clip, sample: Sample) -> float:
         return 0.0
     world = clip.world(states, sample.frames)
     middle = slice(states.vertices // 4, 3 * states.vertices // 4)
-    tangent = (states.frames[:-1, middle, :, 0] + states.frames[1:, middle, :, 0]).double().cpu() / 2
+    tangent = (states.bishop[:-1, middle, :, 0] + states.bishop[1:, middle, :, 0]).double().cpu() / 2
     forward = -((world[1:, middle] - world[:-1, middle]) * tangent).sum(-1).mean(1).numpy()
     forward = forward / float(states.length.median()) / steps
     spread = forward.std() / np.sqrt(len(forward)) + STANDSTILL

@@ -20,7 +20,7 @@ class Child:
     """A process that does one task after the other; it ends when this one does, whatever it is at."""
 
     def __init__(self, threads: int | None = None) -> None:
-        """threads: cores that it may use; without it as many as this process was told to (OMP_NUM_THREADS)."""
+        """threads: cores that it may use; without it as many as this process may (OMP_NUM_THREADS)."""
         home = str(Path(midline3d.__file__).parents[1])
         paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         # -P: a folder that happens to hold a torch.py is no place to import from.

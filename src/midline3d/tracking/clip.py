@@ -118,9 +118,11 @@ class Clip:
         return replace(views, images=views.images.clamp(0, CROSSING))
 
     def bounds(self) -> Bounds:
+        """What no parameter may leave, in the units of `views`."""
         return bounds_of(self.settings.curve, self.contrast)
 
     def plain_bounds(self) -> Bounds:
+        """The same in the units of `plain_views`, in which the body's middle is 1."""
         return bounds_of(self.settings.curve, torch.ones_like(self.brightness))
 
     def measured(self, error: Float[Tensor, " camera"], veil: Veil | None) -> Clip:
@@ -131,7 +133,7 @@ class Clip:
         )
 
     def carried(self, state: FrameState, old: int, new: int) -> FrameState:
-        """A state of frame `old` told in the local world of frame `new`."""
+        """A state of frame `old` in the local world of frame `new`."""
         offset = self.centres([old]) - self.centres([new])
         return state.translated(offset.to(state.points))
 
@@ -150,10 +152,10 @@ def stored_states(
     """Frames by what a result holds of them, positions in the world (mm, float64): the same midlines, to rounding."""
     points = position - clip.centres(frames)[:, None]
     curvature, first, length = curve.recover(points)
-    # The frames beyond the first are made by `rebuilt`.
+    # The Bishop frames beyond the first are made by `rebuilt`.
     whole = first[:, None].expand(-1, points.shape[1], -1, -1)
     appearance = appearance | {"iota": appearance["iota"] * clip.contrast.cpu()}
-    made = {"points": points, "frames": whole, "curvature": curvature, "length": length, **appearance}
+    made = {"points": points, "bishop": whole, "curvature": curvature, "length": length, **appearance}
     single = FrameState(**{name: value.float() for name, value in made.items()})
     return single.rebuilt(torch.zeros(len(frames), dtype=torch.long)).to(clip.device)
 

@@ -145,6 +145,7 @@ class Plan:
 
 
 def clip_folder(job: Job, index: int) -> Path:
+    """Where a clip has its own result until it is part of the whole."""
     return job.out / CLIPS / f"{index:04d}"
 
 

@@ -125,7 +125,7 @@ class Bench:
         return stored_states(self.clip, [self.place(frame)], torch.from_numpy(position)[None], appearance)
 
     def neighbours(self, frame: int) -> list[FrameState]:
-        """The nearest midlines on either side, told in the frame's local world; the nearer first."""
+        """The nearest midlines on either side, in the frame's local world; the nearer first."""
         there = self.place(frame)
         found: list[tuple[int, FrameState]] = []
         numbers = set(self.frames.header.frames)

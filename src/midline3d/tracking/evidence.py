@@ -116,7 +116,7 @@ def evidence(
 
 
 def _around(body: Tensor, width: Tensor, reach: float) -> Tensor:
-    """Where the body is within so many widths, in a square; told in cells of 4 px, which costs a sixteenth."""
+    """Where the body is within so many widths, in a square; given in cells of 4 px, which costs a sixteenth."""
     radius = max(1, round(float(width.mean()) * reach / 4))
     cells = max_pool2d(body.float(), 4, ceil_mode=True)
     # A square of 2 radius + 1, in two passes of one dimension.
@@ -142,7 +142,7 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
     steps = torch.linspace(*BEYOND, 4, device=left.device, dtype=left.dtype)
     ends = []
     for end, outward in ((0, -1.0), (-1, 1.0)):
-        directions = _fan(outward * state.frames[:, end, :, 0], state.frames[:, end, :, 1:])
+        directions = _fan(outward * state.bishop[:, end, :, 0], state.bishop[:, end, :, 1:])
         away = directions[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
         places = state.points[:, end, None, None] + away
         seen = problem.kernels.project(cameras, places.flatten(1, 2), state.shift)

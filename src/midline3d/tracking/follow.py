@@ -243,7 +243,7 @@ def _predictions(clip: Clip, frame: int, states: list[tuple[int, FrameState]]) -
     onward = replace(
         here,
         points=2 * here.points - before.points,
-        frames=2 * here.frames - before.frames,
+        bishop=2 * here.bishop - before.bishop,
         curvature=2 * here.curvature - before.curvature,
     )
     kernels = select_backend(clip.device.type, onward.points.dtype)

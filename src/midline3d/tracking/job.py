@@ -103,7 +103,7 @@ def header_of(job: Job, recording: Recording, frames: range) -> Header:
 
 
 def _frame(recording: Recording) -> str:
-    """The world that results are to be told in; no part of the run itself, whose numbers stay as they are."""
+    """The world that results are to be given in; no part of the run itself, whose numbers stay as they are."""
     return "" if recording.world is None else recording.world.as_json()
 
 

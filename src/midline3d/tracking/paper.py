@@ -49,7 +49,7 @@ def searched_by_adam(clip: Clip, frames: list[int], size: Size, generator: torch
 def drawn_by_paper(clip: Clip, frames: list[int], state: FrameState) -> Float[Tensor, "batch camera w w"]:
     """The render of states by the paper's taper, of the body's brightness."""
     views, plain = clip.plain_views(frames), _plain(clip, state)
-    seen = optics(views.cameras, plain.points, plain.frames[..., 0])
+    seen = optics(views.cameras, plain.points, plain.bishop[..., 0])
     appearance = _taper(clip).apply(plain.view_appearance, seen)
     blobs = appearance.blobs(project(views.cameras, plain.points, plain.shift), plain.rho)
     return render(blobs, views.images, clip.settings.pixels.cutoff).image
@@ -95,7 +95,7 @@ def _taper(clip: Clip) -> PaperTaper:
 
 
 def _held(adam: AdamSettings, views: int) -> dict[str, tuple[float, ...]]:
-    """What is held of each view's look, by its name."""
+    """What is held of each view's appearance, by its name."""
     each = {"sigma": adam.held_sigma, "iota": adam.held_iota, "rho": adam.held_rho}
     for name, values in each.items():
         if values and len(values) != views:

@@ -27,7 +27,7 @@ TAPERED = 1.75
 
 @dataclass(frozen=True)
 class Size:
-    """Rough: the length is told too short by what is hidden or foreshortened."""
+    """Rough: the length comes out too short by what is hidden or foreshortened."""
 
     length: float
     """mm."""

@@ -16,6 +16,8 @@ from midline3d.tracking.child import Child
 from midline3d.tracking.job import Job
 from midline3d.tracking.tasks import packed
 
+FREE = 0.8
+"""Share of the free memory that workers may take together."""
 MEMORY = 800_000_000
 """Bytes that a worker takes: torch, and a clip's frames on their way."""
 
@@ -37,7 +39,7 @@ def usual_workers(tasks: int) -> int:
     """As many as there are cores, tasks, and room in memory for."""
     room = tasks
     with suppress(ValueError, OSError, AttributeError):
-        room = int(0.8 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // MEMORY
+        room = int(FREE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // MEMORY
     return max(1, min(cores(), tasks, room))
 
 

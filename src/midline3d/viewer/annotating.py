@@ -18,10 +18,15 @@ from midline3d.errors import InputError
 from midline3d.evaluate.agreement import Agreement, agreement
 from midline3d.evaluate.clicks import LABELS, Click, read_clicks, write_clicks
 from midline3d.recording import Prepared
+from midline3d.store.lock import locked
 from midline3d.store.manifest import Manifest
 
 FILE = "annotations.csv"
 """Beside the result: what `evaluate --annotations` reads."""
+LOCK = ".annotations.lock"
+"""Held while that file is written; not the run's own lock, for a result may be clicked on while it grows."""
+PATIENCE = 10.0
+"""Seconds to wait for somebody else's clicks to be written, which takes some ms."""
 MOST = 500
 """Clicks on one picture."""
 WHITE = 99.8
@@ -101,7 +106,8 @@ class Annotating:
             raise InputError(f"'clicks' must be a list of at most {MOST} clicks")
         origin = self._prepared.log.origin[image.frame - self._prepared.start, image.camera]
         made = [self._click(image, click, origin) for click in clicks]
-        with self._lock:
+        # Somebody else may click on the same result in a process of their own: the file is read and written in one.
+        with self._lock, locked(self.folder, PATIENCE, LOCK):
             before = self._read()
             others = [click for click in before if click.image != (image.frame, image.name, self.who)]
             write_clicks(self.file, [*others, *made])

@@ -153,7 +153,7 @@ def _refit(session: Session, given: dict[str, Any]) -> Any:
     session.refresh(now=True)
     frame = _whole(given, "frame")
     session.drafts.refit(frame, _pins(given, frame))
-    return session.drafts.told()
+    return session.drafts.answer()
 
 
 def _keep(session: Session, given: dict[str, Any]) -> Any:
@@ -174,17 +174,17 @@ def _done(session: Session, edit: Any) -> Any:
 
 def _carry(session: Session, given: dict[str, Any]) -> Any:
     session.drafts.carry_on(_whole(given, "way"))
-    return session.drafts.told()
+    return session.drafts.answer()
 
 
 def _stop(session: Session, given: dict[str, Any]) -> Any:
     session.drafts.stop()
-    return session.drafts.told()
+    return session.drafts.answer()
 
 
 def _drop(session: Session, given: dict[str, Any]) -> Any:
     session.drafts.drop()
-    return session.drafts.told()
+    return session.drafts.answer()
 
 
 QUESTIONS: dict[str, Answer] = {
@@ -201,7 +201,7 @@ QUESTIONS: dict[str, Answer] = {
     "epipolar": lambda session, given: session.epipolar(
         _whole(given, "camera"), _whole(given, "frame"), _number(given, "u"), _number(given, "v")
     ),
-    "draft": lambda session, given: session.drafts.told(),
+    "draft": lambda session, given: session.drafts.answer(),
     "draft-curve": lambda session, given: session.drafts.curve(_whole(given, "frame")),
     "history": lambda session, given: session.history(),
 }

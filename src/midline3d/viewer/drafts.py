@@ -110,7 +110,7 @@ class Drafts:
         edit = edit_of("refit", draft.made, frames.run, pins=draft.pins)
         return EditLog(frames.folder).append(edit, {frame: made.record for frame, made in draft.made.items()})
 
-    def told(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """The draft for the page: its frames with both losses."""
         with self._lock:
             draft = self._draft

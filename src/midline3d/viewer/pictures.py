@@ -104,14 +104,14 @@ class Strips:
         if not found:
             return np.zeros(0, np.float32), []
         here = [places[index] for index in found]
-        views, told = clip.plain_views(here), part.isel(time=found)
+        views, stored = clip.plain_views(here), part.isel(time=found)
         points = (torch.from_numpy(midlines[found]) - clip.centres(here)[:, None]).float()
         tangents = torch.nn.functional.normalize(torch.gradient(points, dim=1)[0], dim=-1)
         sigma, iota, defocus, rho = (
-            torch.from_numpy(np.asarray(told[name].values)).float() for name in ("sigma", "iota", "defocus", "rho")
+            torch.from_numpy(np.asarray(stored[name].values)).float() for name in ("sigma", "iota", "defocus", "rho")
         )
         appearance = bench.taper.apply(ViewAppearance(sigma, iota, defocus), optics(views.cameras, points, tangents))
-        centres = torch.from_numpy(told["projection"].values - clip.prepared.log.origin[here][:, :, None]).float()
+        centres = torch.from_numpy(stored["projection"].values - clip.prepared.log.origin[here][:, :, None]).float()
         image = render(appearance.blobs(centres, rho), views.images, clip.settings.pixels.cutoff).image
         return image.numpy(), found
 
@@ -167,7 +167,7 @@ class Originals:
         recording = load_recording(path, shortest=True)
         inputs = inputs_of(recording)
         other = [
-            name for name, told in header.inputs.items() if name.startswith("camera ") and inputs.get(name) != told
+            name for name, stored in header.inputs.items() if name.startswith("camera ") and inputs.get(name) != stored
         ]
         if other:
             raise InputError(f"{path} is another recording: {', '.join(other)} differ; give --recording FOLDER")

@@ -53,7 +53,7 @@ def view(
 ) -> None:
     """Shows a result in the browser, and lets it be corrected there, until it is interrupted.
 
-    place: where to listen, else this machine alone; recording: where it lies, if it was moved; say: is told where.
+    place: where to listen, else this machine alone; recording: where it lies, if it was moved; say: prints a line.
     """
     with _viewer_parts():
         from midline3d.viewer.app import application
@@ -96,7 +96,7 @@ def _serve(application: Starlette, place: Place, browser: bool, say: Callable[[s
     with listening(place) as door:
         port = door.getsockname()[1]
         link = f"http://{_named(place.host)}:{port}/" + (f"?token={place.token}" if place.token else "")
-        for line in told(place, port, link):
+        for line in announcement(place, port, link):
             say(line)
         if browser and has_screen():
             webbrowser.open(link)
@@ -125,7 +125,7 @@ def listening(place: Place) -> socket.socket:
     raise InputError(f"{place.host}: {tried} cannot be used ({reason}); give another with --port or --host")
 
 
-def told(place: Place, port: int, link: str) -> list[str]:
+def announcement(place: Place, port: int, link: str) -> list[str]:
     """What the terminal says."""
     lines = [f"The viewer is at {link} (Ctrl-C ends it)."]
     if is_loopback(place.host):

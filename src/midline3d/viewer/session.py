@@ -170,7 +170,7 @@ class Session:
         """The time series that can be asked for: name, columns, unit, meaning."""
         header = self.frames.header
         views = list(header.cameras)
-        told: dict[str, tuple[list[str], str, str]] = {
+        all_series: dict[str, tuple[list[str], str, str]] = {
             "loss": (["loss", *self._terms()], "", "what the fit has left over"),
             "confidence": (["body", "head", "tail"], "", "probability that the light drawn is there in all views"),
             "deviation": (["body", "head", "tail"], "mm", "standard deviation of the midline to its side"),
@@ -185,7 +185,7 @@ class Session:
         }
         return [
             {"name": name, "columns": columns, "unit": unit, "meaning": meaning}
-            for name, (columns, unit, meaning) in told.items()
+            for name, (columns, unit, meaning) in all_series.items()
         ]
 
     def state(self) -> dict[str, Any]:
@@ -208,13 +208,13 @@ class Session:
     def words(self) -> bytes:
         """A byte for every frame's status, then for every reason, for what people did, and for doubts: 1 the head, 2 a
         seam."""
-        told = self.frames.small(["head_confidence"])
+        stored = self.frames.small(["head_confidence"])
         codes = []
         for name, words in WORDS.items():
-            there, which = np.unique(told[name].values.astype(str), return_inverse=True)
+            there, which = np.unique(stored[name].values.astype(str), return_inverse=True)
             number = np.array([words.index(word) if word in words else 0 for word in there.tolist()], np.uint8)
             codes.append(number[which])
-        numbers, sure = self.digest.numbers, told["head_confidence"].values
+        numbers, sure = self.digest.numbers, stored["head_confidence"].values
         codes.append((head_doubts(numbers, sure) + 2 * seams(numbers)).astype(np.uint8))
         return b"".join(code.tobytes() for code in codes)
 
@@ -231,8 +231,8 @@ class Session:
             found = numbers.centroid - np.array(self._crops()["centre"])
         elif name in {each["name"] for each in self._series()}:
             columns = ["loss", *(f"loss_{term}" for term in self._terms())] if name == "loss" else [name]
-            told = self.frames.small(columns)
-            found = np.concatenate([told[each].values.reshape(len(told["frame"]), -1) for each in columns], 1)
+            stored = self.frames.small(columns)
+            found = np.concatenate([stored[each].values.reshape(len(stored["frame"]), -1) for each in columns], 1)
         else:
             raise InputError(f"there is no series '{name[:40]}'; there are {', '.join(WORDS)} and those of /api/about")
         return np.ascontiguousarray(found.T, dtype="<f4").tobytes()
@@ -282,9 +282,9 @@ class Session:
         if not 0 <= camera < count:
             raise InputError(f"there is no camera {camera}; there are 0 to {count - 1}")
         shift = np.nan_to_num(bench.shown(frame)["shift"].values)
-        moved = torch.einsum("kia,a->ki", clip.cameras.shift_basis, torch.from_numpy(shift).double())
+        apart = torch.einsum("kia,a->ki", clip.cameras.shift_basis, torch.from_numpy(shift).double())
         pixels = torch.zeros(1, count, 2, dtype=torch.float64)
-        pixels[0, camera] = torch.tensor([u, v], dtype=torch.float64) - moved[camera]
+        pixels[0, camera] = torch.tensor([u, v], dtype=torch.float64) - apart[camera]
         way, start = (each[0, camera] for each in rig.rays_through(clip.cameras, pixels))
         middle = ((clip.centres([place])[0] - start) * way).sum()
         reach = clip.prepared.window / clip.prepared.scale

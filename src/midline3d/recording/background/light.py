@@ -22,6 +22,13 @@ from midline3d.recording.sources import Picture, grey
 Field = NDArray[Any]
 """(height, width) float32."""
 Mask = NDArray[np.bool_]
+CHANGED = (64.0, 0.5)
+"""Grey levels in a dark field, and share of the light elsewhere, by which one part of the lamp's light may change
+against another: more is dirt that has moved."""
+DETAIL = 256
+"""px of the shorter side at which light is smoothed: nothing finer than that is light."""
+WIDENED = (1, 3, 9)
+"""Times its reach from which unknown pixels are filled, one after another: a large hole's middle has nothing near."""
 RELIT = 0.25
 """Of the picture's shorter side: the width over which a change of the light is smooth, and no animal is."""
 
@@ -72,11 +79,11 @@ def relit(own: Field, shown: Field, factor: int, additive: bool) -> Field:
     """A lab's own background picture in the light of the recording: exposure, gain and lamp may have been others.
 
     shown: the recording's own median picture, shrunken by `factor`. Only what is smooth is taken from it, so that what
-    stands still, a worm too, is told by the lab's picture alone. additive: for dark fields, with no light to divide by.
+    stands still, a worm too, comes from the lab's picture alone. additive: for dark fields, without light to divide by.
     """
     small = shrink(own, factor)
     change = shown - small if additive else shown / np.maximum(small, np.float32(1.0))
-    middle, spread = float(np.median(change)), 64.0 if additive else 0.5 * float(np.median(change))
+    middle, spread = float(np.median(change)), CHANGED[0] if additive else CHANGED[1] * float(np.median(change))
     # Between the least and the largest that light does: dirt that has moved must not take the field's 255 steps.
     least = middle - spread
     smooth = light_field(np.clip(change - least, 0, 2 * spread).astype(np.float32), RELIT) + np.float32(least)
@@ -127,7 +134,7 @@ def light_field(picture: Field, share: float) -> Field:
     """
     top = float(picture.max()) or 1.0
     narrow = np.clip(picture * (255 / top), 0, 255).astype(np.uint8)
-    factor = max(1, min(picture.shape) // 256)
+    factor = max(1, min(picture.shape) // DETAIL)
     small = cv2.resize(narrow, None, fx=1 / factor, fy=1 / factor, interpolation=cv2.INTER_AREA)
     kernel = max(3, int(share * min(small.shape)) | 1)
     smooth = cv2.medianBlur(cv2.copyMakeBorder(small, kernel, kernel, kernel, kernel, cv2.BORDER_REFLECT), kernel)
@@ -143,7 +150,7 @@ def fill(picture: Field, known: Mask, reach: float) -> Field:
     if not known.any():
         return np.zeros_like(picture)
     result = picture.copy()
-    for widening in (1, 3, 9):
+    for widening in WIDENED:
         pad = int(3 * reach * widening) + 1
         part = (
             slice(max(0, rows[0] - pad), rows[-1] + pad + 1),

@@ -28,6 +28,12 @@ THING = 15
 """Steep pixels of a square that make it a thing."""
 FARTHEST = 20.0
 """px: pictures do not move further; what says so has taken hold of the worm."""
+ITERATIONS = 4
+"""At most: each is a step of Newton's, and two or three settle."""
+SMOOTHED = 0.8
+"""px: Gaussian over a background before its slopes are taken, so that they are not those of single pixels' noise."""
+LEAST_NOISE = 0.3
+"""Grey levels: rounding alone makes so much."""
 SETTLED = 0.01
 """px: a step under which the registration has converged."""
 SMALLEST = 0.02
@@ -50,7 +56,7 @@ class Texture:
 def texture_of(background: Field, things: int = 1) -> Texture | None:
     """What of a background can show a registration; None where it is too even, or has fewer than so many things in
     it."""
-    smooth = cv2.GaussianBlur(background, (0, 0), 0.8)
+    smooth = cv2.GaussianBlur(background, (0, 0), SMOOTHED)
     across = cv2.Sobel(smooth, cv2.CV_32F, 1, 0, ksize=3, scale=1 / 8)
     down = cv2.Sobel(smooth, cv2.CV_32F, 0, 1, ksize=3, scale=1 / 8)
     steepness = np.hypot(across, down)
@@ -77,15 +83,15 @@ def texture_of(background: Field, things: int = 1) -> Texture | None:
 
 
 def registration_of(picture: Field, texture: Texture | None, light: float) -> Array:
-    """(2,) px by which the picture lies beside the background: what was at x is at x + shake."""
+    """(2,) px by which the picture lies beside the background: what was at x is at x + registration."""
     registration = np.zeros(2)
     if texture is None:
         return registration
-    for _ in range(4):
+    for _ in range(ITERATIONS):
         place = texture.points + registration.astype(np.float32)
         seen = _smooth_at(picture, place) / np.float32(light)
         away = seen - texture.value
-        spread = 1.4826 * float(np.median(np.abs(away - np.median(away)))) + 0.3
+        spread = 1.4826 * float(np.median(np.abs(away - np.median(away)))) + LEAST_NOISE
         weight = 1 / (1 + (away / (2 * spread)) ** 2) ** 2
         normal = (texture.slope * weight[:, None]).T @ texture.slope
         if np.linalg.eigvalsh(normal)[0] < (spread / PRECISION) ** 2:

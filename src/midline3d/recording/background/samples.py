@@ -60,6 +60,7 @@ def sample_frames(start: int, stop: int, number: int) -> list[int]:
 
 
 def take_samples(recording: Recording, start: int, stop: int, factor: int, settings: LocatingSettings) -> Samples:
+    """Pictures of all views, spread over a stretch of the recording, as many as memory allows; shrunken by `factor`."""
     size = sum(view.source.size[0] * view.source.size[1] * view.source.depth for view in recording.views)
     number = int(np.clip(settings.memory * 1e6 / size, FEWEST, settings.background_frames))
     wanted = sample_frames(start, stop, number)

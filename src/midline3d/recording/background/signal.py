@@ -12,6 +12,10 @@ from midline3d.recording.background.light import Field
 from midline3d.recording.sources import Picture
 
 Side = Literal["dark", "bright"]
+DARKEST = 0.004
+"""Of white: no darker background is divided by. It is one grey level of 255, which noise alone makes."""
+OPAQUE = 250.0
+"""Of 255: a signal that counts as taking all light but this rest, whose logarithm noise would decide on."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ def signal(picture: Picture | Field, background: Field | float, tone: Tone, ligh
     """
     if tone.side == "bright":
         return (picture - background * np.float32(light)) * np.float32(255 / tone.full)
-    return 255 - picture * (np.float32(255 / light) / np.maximum(background, np.float32(0.004 * tone.full)))
+    return 255 - picture * (np.float32(255 / light) / np.maximum(background, np.float32(DARKEST * tone.full)))
 
 
 def brightness(picture: Field, background: Field, tone: Tone) -> float:
@@ -40,7 +44,12 @@ def brightness(picture: Field, background: Field, tone: Tone) -> float:
     if tone.side == "bright":
         return 1.0  # a dark field has no light of its own to compare
     behind = background[::6, ::6]
-    return float(np.median(picture[::6, ::6] / np.maximum(behind, np.float32(0.004 * tone.full)))) or 1.0
+    return float(np.median(picture[::6, ::6] / np.maximum(behind, np.float32(DARKEST * tone.full)))) or 1.0
+
+
+def density_of(values: Field) -> Field:
+    """Optical density of a signal: what masses are summed from, for two things one behind the other add up in it."""
+    return -np.log1p(-np.clip(values, 0, OPAQUE) / 255)
 
 
 def white(pictures: list[Picture]) -> float:

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field, Mask, fill, light_field, masked_median, sorted_stack
-from midline3d.recording.background.signal import Tone, signal
+from midline3d.recording.background.signal import Tone, density_of, signal
 
 LIGHT = 0.2
-"""Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""
+"""Of the picture's shorter side: the width over which the light is even enough to be distinguished from dirt."""
 SEEN = 5
 """Samples in which a pixel must lie free of the worm for their median to count."""
 MANY = 7
@@ -26,6 +26,8 @@ BORDERS = 0.4
 ALWAYS, HEAVY = 0.8, 0.4
 """Share of samples in which a pixel is the worm's, and share of its mass, above which a static thing is a worm at
 rest."""
+LEAST_NOISE = 0.3
+"""Grey levels: rounding alone makes so much."""
 BARE = 0.75
 """Quantile of the samples, by their light, that shows dirt as it is beside the worm."""
 
@@ -40,7 +42,7 @@ def standing(stack: Field, light: Field, tone: Tone) -> tuple[Field, Mask]:
     ordered = sorted_stack(fields)
     spare = 1 if len(stack) > MANY else 0
     base, most = ordered[spare], ordered[-1 - spare]
-    noise = float(np.median(most - base)) / 3 + 0.3
+    noise = float(np.median(most - base)) / 3 + LEAST_NOISE
     slopes = (cv2.Sobel(base, cv2.CV_32F, across, 1 - across, scale=1 / 8) for across in (1, 0))
     moving = ((most - base) > MOVES * noise + SLOPE * np.hypot(*slopes)).astype(np.uint8)
     fence = cv2.dilate(cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((3, 3), np.uint8))
@@ -68,7 +70,7 @@ def _standing_free(things: Mask, worm: Mask) -> Mask:
 def heaviest(things: Mask, fields: Field) -> float:
     """Mass of the heaviest of some static things, px^2 of these pictures."""
     _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
-    density = -np.log1p(-np.clip(masked_median(fields)[0], 0, 250) / 255)
+    density = density_of(masked_median(fields)[0])
     return float(np.bincount(labels[things], density[things], 1).max())
 
 
@@ -79,7 +81,7 @@ def without_heavy(things: Mask, fields: Field, masks: NDArray[np.bool_], mass: f
     """
     _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
     inside = things & (masks.mean(0) > ALWAYS)
-    density = -np.log1p(-np.clip(masked_median(fields)[0], 0, 250) / 255)
+    density = density_of(masked_median(fields)[0])
     weight = np.bincount(labels[inside], density[inside], labels.max() + 1)
     return things & (weight <= HEAVY * mass)[labels]
 

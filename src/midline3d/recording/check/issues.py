@@ -41,7 +41,7 @@ def timing_issues(recording: Recording, limits: Limits, shortest: bool = False) 
             f"{rates[-1][1]} runs at {rates[-1][0]:.3f} frames a second, {rates[0][1]} at {rates[0][0]:.3f} "
             f"(limit {limits.rate:.1%} apart): the cameras are not synchronised"
         )
-    if rates and all(abs(recording.fps - rate) > 0.02 * recording.fps for rate, _ in rates):
+    if rates and all(abs(recording.fps - rate) > limits.fps * recording.fps for rate, _ in rates):
         yield _warning(
             f"fps is {recording.fps:g} in recording.toml, but the videos' time stamps say {rates[0][0]:.3f}; "
             "the time axis follows fps"
@@ -150,7 +150,7 @@ def _view_issues(camera: CameraFacts, limits: Limits) -> Iterator[Issue]:
             f"median, limit {limits.focus:.0%})"
         )
     lag, error = view.lag, view.lag_error
-    if abs(lag) > limits.lag and abs(lag) > 4 * error:
+    if abs(lag) > limits.lag and abs(lag) > limits.lag_errors * error:
         yield _error(
             f"{name} seems {abs(lag):.1f} +- {error:.1f} frames {'late' if lag > 0 else 'early'} "
             f"(limit {limits.lag:g}): {_offset_advice(name, camera.offset, round(lag))}"

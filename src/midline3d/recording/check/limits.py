@@ -25,10 +25,14 @@ class Limits:
     """Largest share of frames dropped or unreadable in a camera."""
     rate: float = 0.005
     """Largest relative difference of the cameras' frame rates."""
+    fps: float = 0.02
+    """Largest relative difference of the fps given from the time stamps'."""
     jitter: float = 0.3
     """Largest spread of the time between frames, in frames."""
     lag: float = 1.5
     """Frames by which a camera may run before or after the others."""
+    lag_errors: float = 4.0
+    """And by how many times that number's standard error, for it to be said."""
     focus: float = 0.35
     """Least sharpness, of each camera's own median."""
     second: float = 0.3

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from midline3d.recording.check.facts import CameraFacts, Facts
 from midline3d.recording.check.issues import Issue
 
+VAGUE = 5.0
+"""Frames: a lag that is known no better says nothing, and is not shown."""
+
 
 def report_text(facts: Facts, issues: Sequence[Issue]) -> str:
     """The facts in a table, the issues as sentences, the verdict last."""
@@ -54,7 +57,7 @@ def _table(cameras: Sequence[CameraFacts]) -> list[str]:
 def _lag(camera: CameraFacts) -> str:
     """With its uncertainty, where that is small enough to say anything."""
     view = camera.view
-    return "-" if view is None or not view.lag_error < 5 else f"{view.lag:.1f} +- {view.lag_error:.1f}"
+    return "-" if view is None or not view.lag_error < VAGUE else f"{view.lag:.1f} +- {view.lag_error:.1f}"
 
 
 def _number(value: float | None, digits: int = 1, unit: str = "") -> str:

@@ -48,13 +48,13 @@ class Locator:
         self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
 
     def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
-        """Candidates in every view, with each view's light and shake, and the places they can stand for."""
+        """Candidates in every view, with each view's light and registration, and the places they can stand for."""
         shown = side_by_side(lambda view: self._view(frame, view, pictures[view]), range(len(pictures)))
         sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
         return sight, combine(self.cameras, sight.seen, Expected(self.survey.mass), self.settings)
 
     def _view(self, frame: int, view: int, picture: Picture) -> tuple[float, Array, Candidates]:
-        """Light, shake and candidates of one view."""
+        """Light, registration and candidates of one view."""
         factor = self.survey.factor
         tone, (behind, texture) = self.survey.tones[view], self._behind(view, frame)
         small = shrink(picture, factor)

@@ -16,6 +16,10 @@ Array = NDArray[np.float64]
 
 FEWEST = 5
 """Frames that show something in every view, below which nothing is said."""
+ALIKE = 1.5
+"""Times the least drift up to which another turn of a view explains it as well."""
+MOST_CAMERAS = 4
+"""Of which all orders are tried: of five there would be 120."""
 FITTING = 4.0
 """px: views that drift apart by more do not fit in that order either; a camera out of step does that."""
 TURNS = {
@@ -69,7 +73,7 @@ def best_order(cameras: rig.Cameras, heaviest: Array) -> Order | None:
         return None
     pixels = torch.from_numpy(whole)
     given = tuple(range(cameras.count))
-    orders = permutations(given) if cameras.count <= 4 else [given]
+    orders = permutations(given) if cameras.count <= MOST_CAMERAS else [given]
     mixed = {order: _drift(cameras, pixels[:, list(order)]) for order in orders}
     turns: dict[tuple[int, str], float] = {}
     middle = pixels.flatten(0, 1).median(0).values
@@ -81,7 +85,7 @@ def best_order(cameras: rig.Cameras, heaviest: Array) -> Order | None:
     best, least = min(mixed, key=lambda order: mixed[order]), min(turns.values())
     if mixed[best] <= least:
         return Order(best, (), mixed[best], mixed[given], len(whole))
-    alike = tuple(turn for turn, missed in turns.items() if missed <= 1.5 * least)
+    alike = tuple(turn for turn, missed in turns.items() if missed <= ALIKE * least)
     return Order(given, alike, least, mixed[given], len(whole))
 
 

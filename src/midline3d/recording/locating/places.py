@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.recording.background.light import Field
+from midline3d.recording.background.signal import density_of
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -109,7 +110,7 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     owner, level = labels[rows, columns], smooth[rows, columns]
     strong = np.zeros(number, np.bool_)
     strong[owner[level > high]] = True
-    density = -np.log1p(-np.minimum(level, 250.0) / 255.0)
+    density = density_of(level)
     mass = np.bincount(owner, density, number)
     order = np.argsort(-mass * strong)[: settings.candidates]
     best = order[strong[order] & (order > 0)]

@@ -24,6 +24,7 @@ from midline3d.recording.background.light import (
 )
 from midline3d.recording.background.samples import SampledView, Samples, Shelf, take_samples
 from midline3d.recording.background.signal import Side, Tone, brightness, signal, white
+from midline3d.recording.background.static import LIGHT
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import Found, noise_of
 from midline3d.recording.locating.sighting import decide, extent_of, ghost_of, heaviest, masks_of
@@ -37,8 +38,6 @@ HEAVIER = 2.0
 """Times that the worm is heavier without the lab's background pictures where they show it."""
 LEAST_EXTENT = 20.0
 """px: a worm that was hardly found is masked as if it reached so far."""
-LIGHT = 0.2
-"""Of the picture's shorter side: the width over which the light is even enough to be told from dirt."""
 SMOOTHED = 1.5
 """px of the shrunken picture: Gaussian over what is looked at for polarity, so that noise does not vote."""
 MOVING = (6.0, 0.3)

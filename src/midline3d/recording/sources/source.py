@@ -47,7 +47,7 @@ class Source(Protocol):
 
 
 def exists(path: Path) -> bool:
-    """Whether something lies there; a name that the system does not take is told in one sentence."""
+    """Whether something lies there; a name that the system does not take is reported in one sentence."""
     try:
         return path.exists()
     except (OSError, ValueError) as fault:

@@ -15,6 +15,8 @@ from midline3d.recording.sources.source import Picture, checked_size, grey
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
 """Names of files that are taken for pictures, in lower case."""
+TRIED = 10
+"""Pictures from the first that are tried for one that can be read, which has the size of all."""
 
 
 class IndexedSource:
@@ -26,7 +28,7 @@ class IndexedSource:
 
     def __init__(self, path: Path, count: int, load: Callable[[int], NDArray]) -> None:
         self.path, self.count, self._load = path, count, load
-        first = next((picture for _, picture in self.frames(0, min(count, 10)) if picture is not None), None)
+        first = next((picture for _, picture in self.frames(0, min(count, TRIED)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first pictures can be read; are they whole, and are they pictures?")
         self.size, self.depth = checked_size(path, first), first.itemsize

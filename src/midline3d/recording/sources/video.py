@@ -16,6 +16,9 @@ from midline3d.errors import InputError
 from midline3d.recording.sources.source import Picture, checked_size
 from midline3d.recording.sources.threads import decoding_threads
 
+TRIED = 50
+"""Frames from the first that are tried for one that can be decoded, which has the size of all: a stream that was cut
+begins with some that cannot."""
 LONGEST_GAP = 10_000
 """Frames: a longer jump of the time stamps is a clock that was set, not frames that were lost."""
 
@@ -36,7 +39,7 @@ class VideoSource:
         self.rate = (self.count - 1) / span if span > 0 else None
         steps = np.diff(stamps) / np.maximum(np.diff(places), 1)
         self.jitter = float(np.std(steps) / max(float(np.mean(steps)), 1e-9)) if steps.size else 0.0
-        first = next((picture for _, picture in self.frames(0, min(self.count, 50)) if picture is not None), None)
+        first = next((picture for _, picture in self.frames(0, min(self.count, TRIED)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first frames can be decoded; is the video whole?")
         self.size, self.depth = checked_size(path, first), first.itemsize

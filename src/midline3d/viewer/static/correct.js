@@ -12,10 +12,10 @@ const NEAR = 6; // px of the screen within which a click means the pin that is t
 const $ = (id) => document.getElementById(id);
 
 export class Corrections {
-  constructor(data, views, told) {
+  constructor(data, views, callbacks) {
     this.data = data;
     this.views = views;
-    this.told = told; // changed(version), redraw(), say(text, fault), place(), go(place)
+    this.callbacks = callbacks; // changed(version), redraw(), say(text, fault), place(), go(place)
     this.part = null;
     this.pins = [];
     this.draft = null;
@@ -51,7 +51,7 @@ export class Corrections {
 
   async click(camera, u, v) {
     if (!this.part || this.busy) return;
-    const place = this.told.place(), name = this.data.about.cameras[camera].name;
+    const place = this.callbacks.place(), name = this.data.about.cameras[camera].name;
     if (this.pins.length && this.pins[0].place !== place) this.pins = [];
     const near = NEAR / this.views.views[camera].at.scale;
     const there = this.pins.findIndex((pin) => pin.camera === name && pin.part === this.part && Math.hypot(pin.u - u, pin.v - v) < near);
@@ -87,7 +87,7 @@ export class Corrections {
 
   async follow(camera, u, v) {
     this.asking = true;
-    const frame = this.data.number(this.told.place());
+    const frame = this.data.number(this.callbacks.place());
     const lines = await askJson(`epipolar?camera=${camera}&frame=${frame}&u=${u}&v=${v}`).catch(() => null);
     this.asking = false;
     if (lines && (this.part || this.draft)) this.setEpipolar({ camera, lines });
@@ -114,30 +114,30 @@ export class Corrections {
     try {
       await act();
     } catch (fault) {
-      this.told.say(fault.message, true);
+      this.callbacks.say(fault.message, true);
     }
     this.busy = false;
     this.hint();
   }
 
   /** What the server has of the draft. */
-  async setDraft(told) {
-    this.draft = told.draft;
-    this.running = Boolean(told.running);
-    this.ended = told.ended ?? "";
-    if (told.fault) this.told.say(told.fault, true);
+  async setDraft(answer) {
+    this.draft = answer.draft;
+    this.running = Boolean(answer.running);
+    this.ended = answer.ended ?? "";
+    if (answer.fault) this.callbacks.say(answer.fault, true);
     if (!this.draft) {
       this.curves.clear();
     } else {
       const wanted = this.draft.frames.map((each) => each.frame);
       for (const frame of this.curves.keys()) if (!wanted.includes(frame)) this.curves.delete(frame);
-      if (this.number !== this.draft.number) for (const frame of [this.data.number(this.told.place())]) this.curves.delete(frame);
+      if (this.number !== this.draft.number) for (const frame of [this.data.number(this.callbacks.place())]) this.curves.delete(frame);
       this.number = this.draft.number;
     }
     document.body.dataset.draft = this.draft ? this.draft.frames.length : "";
     document.body.dataset.running = this.running ? "yes" : "";
     this.showDraft();
-    await this.show(this.told.place());
+    await this.show(this.callbacks.place());
     if (this.running) setTimeout(() => this.poll(), 250);
   }
 
@@ -148,14 +148,14 @@ export class Corrections {
   showDraft() {
     $("draft").hidden = !this.draft;
     if (!this.draft) return;
-    const rows = [], here = this.draft.frames.find((each) => each.frame === this.data.number(this.told.place()));
+    const rows = [], here = this.draft.frames.find((each) => each.frame === this.data.number(this.callbacks.place()));
     const number = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
     if (here) {
       const change = here.before ? (100 * (here.loss - here.before)) / here.before : 0;
       const side = here.before === null ? "" : here.loss <= here.before ? "better" : "worse";
       rows.push(["loss", number(here.before), number(here.loss), side]);
       if (here.before) rows.push(["", "", `${change > 0 ? "+" : ""}${change.toFixed(1)} %`, side]);
-      rows.push(["status", this.data.words ? this.data.word("status", this.told.place()) : "", here.status, ""]);
+      rows.push(["status", this.data.words ? this.data.word("status", this.callbacks.place()) : "", here.status, ""]);
       if (here.distances.length) rows.push(["from the pins", "", here.distances.map((px) => px.toFixed(1)).join(", ") + " px", ""]);
     }
     const frames = this.draft.frames, span = frames.length > 1 ? `${frames[0].frame} to ${frames.at(-1).frame}` : `${frames[0].frame}`;
@@ -176,16 +176,16 @@ export class Corrections {
     if (made && !this.curves.has(frame)) {
       const curve = await askJson(`draft-curve?frame=${frame}`).catch(() => null);
       if (curve && this.draft) this.curves.set(frame, curve);
-      if (this.told.place() === place) this.views.draft = this.draft ? curve : null;
+      if (this.callbacks.place() === place) this.views.draft = this.draft ? curve : null;
     }
     if (this.draft) this.showDraft();
     this.showPins();
-    this.told.redraw();
+    this.callbacks.redraw();
   }
 
   showPins() {
-    const frame = this.data.number(this.told.place());
-    const own = this.pins.filter((pin) => pin.place === this.told.place());
+    const frame = this.data.number(this.callbacks.place());
+    const own = this.pins.filter((pin) => pin.place === this.callbacks.place());
     this.views.pins = own.length ? own : this.kept.filter((pin) => pin.frame === frame);
     this.views.draw();
   }
@@ -200,8 +200,8 @@ export class Corrections {
     await this.work(async () => {
       const { edit, version } = await askJson("keep", {});
       this.forget();
-      await this.told.changed(version);
-      this.told.say(`kept: ${describe(edit)}`);
+      await this.callbacks.changed(version);
+      this.callbacks.say(`kept: ${describe(edit)}`);
     });
   }
 
@@ -214,7 +214,7 @@ export class Corrections {
     await this.work(async () => {
       await askJson("drop", {});
       this.forget();
-      await this.show(this.told.place());
+      await this.show(this.callbacks.place());
     });
   }
 
@@ -230,7 +230,7 @@ export class Corrections {
 
   /** The range that marks apply to begins (0) or ends (1) at the frame shown; the same again: no more. */
   mark(side) {
-    const place = this.told.place();
+    const place = this.callbacks.place();
     this.range[side] = this.range[side] === place ? null : place;
     const [first, last] = this.range;
     if (first !== null && last !== null && first > last) this.range[1 - side] = null;
@@ -238,7 +238,7 @@ export class Corrections {
   }
 
   get chosen() {
-    const place = this.told.place(), [first, last] = this.range;
+    const place = this.callbacks.place(), [first, last] = this.range;
     if (first === null && last === null) return [place, place];
     const ends = [first ?? place, last ?? place];
     return [Math.min(...ends), Math.max(...ends)];
@@ -250,7 +250,7 @@ export class Corrections {
     $("range").textContent = set ? `frames ${first === null ? "…" : number(first)} to ${last === null ? "…" : number(last)}` : "this frame";
     $("range-in").classList.toggle("on", first !== null);
     $("range-out").classList.toggle("on", last !== null);
-    this.told.range(set ? this.chosen : null);
+    this.callbacks.range(set ? this.chosen : null);
   }
 
   async order(kind) {
@@ -259,28 +259,28 @@ export class Corrections {
       const { edit, version } = await askJson("mark", { kind, first, last });
       this.range = [null, null];
       this.showRange();
-      await this.told.changed(version);
-      this.told.say(describe(edit));
+      await this.callbacks.changed(version);
+      this.callbacks.say(describe(edit));
     });
   }
 
   async back(which) {
     await this.work(async () => {
       const { edit, version } = await askJson(which, {});
-      await this.told.changed(version);
-      this.told.say(which === "undo" ? `undone${edit.frames ? `: ${spans(edit.frames)}` : ""}` : "done after all");
+      await this.callbacks.changed(version);
+      this.callbacks.say(which === "undo" ? `undone${edit.frames ? `: ${spans(edit.frames)}` : ""}` : "done after all");
     });
   }
 
   /** The list of what was done, the newest first. */
   async showHistory() {
-    const told = await askJson("history").catch(() => null);
-    if (!told) return;
-    this.kept = told.pins;
-    const done = told.edits.filter((edit) => edit.kind !== "undo" && edit.kind !== "again");
+    const history = await askJson("history").catch(() => null);
+    if (!history) return;
+    this.kept = history.pins;
+    const done = history.edits.filter((edit) => edit.kind !== "undo" && edit.kind !== "again");
     $("count").textContent = done.length ? `${done.filter((edit) => edit.stands).length}` : "";
     $("undo").disabled = !done.some((edit) => edit.stands);
-    $("redo").disabled = told.edits[0]?.kind !== "undo";
+    $("redo").disabled = history.edits[0]?.kind !== "undo";
     $("history").replaceChildren(...done.map((edit) => {
       const row = document.createElement("li"), what = document.createElement("span"), when = document.createElement("span");
       what.textContent = describe(edit);
@@ -289,7 +289,7 @@ export class Corrections {
       row.title = `${edit.who ?? ""}, ${edit.when ?? ""}, midline3d ${edit.version ?? ""}${edit.stands ? "" : ", undone"}`;
       row.classList.toggle("undone", !edit.stands);
       row.append(what, when);
-      row.addEventListener("click", () => this.told.go(this.data.place(edit.pins?.[0]?.frame ?? edit.frames[0][0])));
+      row.addEventListener("click", () => this.callbacks.go(this.data.place(edit.pins?.[0]?.frame ?? edit.frames[0][0])));
       return row;
     }));
     this.showPins();
@@ -297,8 +297,8 @@ export class Corrections {
 }
 
 function spans(frames) {
-  const told = frames.slice(0, 3).map(([first, last]) => (first === last ? `${first}` : `${first} to ${last}`)).join(", ");
-  return `${frames.length > 1 || frames[0][0] !== frames[0][1] ? "frames" : "frame"} ${told}${frames.length > 3 ? " …" : ""}`;
+  const listed = frames.slice(0, 3).map(([first, last]) => (first === last ? `${first}` : `${first} to ${last}`)).join(", ");
+  return `${frames.length > 1 || frames[0][0] !== frames[0][1] ? "frames" : "frame"} ${listed}${frames.length > 3 ? " …" : ""}`;
 }
 
 function describe(edit) {

@@ -12,8 +12,8 @@ export async function ask(path, body) {
     throw new Error("the viewer does not answer; is it still running?");
   }
   if (!answer.ok) {
-    const told = await answer.json().catch(() => ({}));
-    throw new Error(told.error || `the viewer answered ${answer.status}`);
+    const fault = await answer.json().catch(() => ({}));
+    throw new Error(fault.error || `the viewer answered ${answer.status}`);
   }
   return answer;
 }

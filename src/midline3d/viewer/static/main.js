@@ -20,15 +20,15 @@ class Page {
       click: (...at) => this.corrections.click(...at), hover: (...at) => this.corrections.hover(...at),
     });
     this.scene = new Scene($("space"), this.data);
-    const told = {
-      go: (place) => this.go(place), describe: (place) => this.timeline.told(place),
+    const callbacks = {
+      go: (place) => this.go(place), describe: (place) => this.timeline.describe(place),
       window: (window) => {
         this.timeline.window = window;
         this.timeline.draw();
       },
     };
-    this.timeline = new Timeline($("timeline"), this.data, told);
-    this.plots = new Plots(this.data, told);
+    this.timeline = new Timeline($("timeline"), this.data, callbacks);
+    this.plots = new Plots(this.data, callbacks);
     this.corrections = new Corrections(this.data, this.views, {
       changed: () => this.check(), redraw: () => this.draw(), say: (text, fault) => this.say(text, fault), place: () => this.place,
       go: (place) => this.go(place), range: (range) => {
@@ -192,9 +192,9 @@ class Page {
     names.forEach((name, i) => {
       if (!all[i]) return;
       const series = data.about.series.find((each) => each.name === name);
-      const told = (name === "loss" ? all[i].slice(0, 1) : all[i]).map((column) => (Number.isFinite(column[place]) ? column[place].toFixed(digits[name]) : "–"));
+      const shown = (name === "loss" ? all[i].slice(0, 1) : all[i]).map((column) => (Number.isFinite(column[place]) ? column[place].toFixed(digits[name]) : "–"));
       rows.push(Object.assign(document.createElement("dt"), { textContent: name.replace("_", " "), title: series.meaning }));
-      rows.push(Object.assign(document.createElement("dd"), { textContent: `${told.join("  ")}${series.unit ? ` ${series.unit}` : ""}`, title: series.columns.join(", ") }));
+      rows.push(Object.assign(document.createElement("dd"), { textContent: `${shown.join("  ")}${series.unit ? ` ${series.unit}` : ""}`, title: series.columns.join(", ") }));
     });
     $("numbers").replaceChildren(...rows);
   }

@@ -12,9 +12,9 @@ function gaps(column) {
 }
 
 export class Plots {
-  constructor(data, told) {
+  constructor(data, callbacks) {
     this.data = data;
-    this.told = told;
+    this.callbacks = callbacks;
     this.window = [0, data.count];
     this.place = 0;
     this.charts = new Map();
@@ -135,7 +135,7 @@ export class Plots {
   /** What stands under the pointer: the frame, its status and why. */
   under(share) {
     const place = this.placeAt(share);
-    return this.told.describe(place);
+    return this.callbacks.describe(place);
   }
 
   /** Stretches of suspect and lost frames behind a chart. */
@@ -170,7 +170,7 @@ export class Plots {
   }
 
   clicked(share) {
-    this.told.go(this.placeAt(share));
+    this.callbacks.go(this.placeAt(share));
   }
 
   wheel(event) {
@@ -194,7 +194,7 @@ export class Plots {
     for (const { plot } of this.charts.values()) plot?.setScale("x", { min: first - 0.5, max: first + wide - 0.5 });
     this.drawKymograph();
     this.heads();
-    this.told.window(this.window);
+    this.callbacks.window(this.window);
   }
 
   resize() {

@@ -148,7 +148,7 @@ export class Scene {
     grid.quaternion.setFromUnitVectors(new THREE.Vector3(0, 1, 0), this.up);
     grid.position.copy(this.up).multiplyScalar(-0.55 * size);
     this.stage.add(grid);
-    document.getElementById("space-told").textContent = `grid ${step} mm`;
+    document.getElementById("space-scale").textContent = `grid ${step} mm`;
     for (const camera of this.data.about.cameras) if (camera.rotation) this.stage.add(this.cameraIcon(camera, size, dark));
   }
 

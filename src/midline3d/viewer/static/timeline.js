@@ -4,7 +4,7 @@ import { named } from "./colours.js";
 const WORST = [1, 2, 3, 4, 0]; // of ok, suspect, lost, unreadable, pending: which shows where many share a px
 
 export class Timeline {
-  constructor(element, data, told) {
+  constructor(element, data, callbacks) {
     this.data = data;
     this.canvas = element.querySelector("canvas");
     this.place = 0;
@@ -12,7 +12,7 @@ export class Timeline {
     this.window = [0, data.count];
     this.bands = null;
     new ResizeObserver(() => this.renew()).observe(element);
-    const go = (event) => told.go(this.at(event.offsetX));
+    const go = (event) => callbacks.go(this.at(event.offsetX));
     let down = false;
     this.canvas.addEventListener("pointerdown", (event) => {
       down = true;
@@ -21,7 +21,7 @@ export class Timeline {
     });
     this.canvas.addEventListener("pointermove", (event) => {
       if (down) go(event);
-      this.canvas.title = this.told(this.at(event.offsetX));
+      this.canvas.title = this.describe(this.at(event.offsetX));
     });
     this.canvas.addEventListener("pointerup", () => (down = false));
   }
@@ -31,7 +31,7 @@ export class Timeline {
     return Math.min(this.data.count - 1, Math.floor(share * this.data.count));
   }
 
-  told(place) {
+  describe(place) {
     if (!this.data.words) return "";
     const why = this.data.word("reason", place), edited = this.data.word("edited", place);
     return `frame ${this.data.number(place)}: ${this.data.word("status", place)}${why ? `, ${why}` : ""}${edited === "automatic" ? "" : `, ${edited}`}`;

@@ -4,9 +4,9 @@ import { along, css, named, RESIDUAL } from "./colours.js";
 const CLICK = 4; // px that a pointer may move between down and up and still be a click
 
 export class Views {
-  constructor(element, data, told) {
+  constructor(element, data, callbacks) {
     this.data = data;
-    this.told = told; // click(camera, u, v), hover(camera, u, v)
+    this.callbacks = callbacks; // click(camera, u, v), hover(camera, u, v)
     this.look = { layer: "image", whole: false, midline: true };
     this.zoom = 1;
     this.pan = [0, 0]; // share of the view's width, the same in all of them
@@ -41,7 +41,7 @@ export class Views {
     canvas.addEventListener("pointermove", (event) => {
       if (!down) {
         const at = this.pixel(view, event.offsetX, event.offsetY);
-        if (at) this.told.hover(view.index, ...at);
+        if (at) this.callbacks.hover(view.index, ...at);
         return;
       }
       const [dx, dy] = [event.offsetX - down.x, event.offsetY - down.y];
@@ -54,11 +54,11 @@ export class Views {
     canvas.addEventListener("pointerup", (event) => {
       if (down && !down.moved) {
         const at = this.pixel(view, event.offsetX, event.offsetY);
-        if (at) this.told.click(view.index, ...at);
+        if (at) this.callbacks.click(view.index, ...at);
       }
       down = null;
     });
-    canvas.addEventListener("pointerleave", () => this.told.hover(-1));
+    canvas.addEventListener("pointerleave", () => this.callbacks.hover(-1));
     canvas.addEventListener("dblclick", () => this.reset());
     canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
