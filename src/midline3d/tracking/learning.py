@@ -141,7 +141,7 @@ def _profile(clip: Clip, animal: Animal) -> dict[int, Animal]:
     """The animal by its length, in steps from its own, for as long as they are likely."""
     own, tried = clip.settings.body, {0: animal}
     for direction in (1, -1):
-        ends = (True, False)
+        ends: tuple[bool, ...] = (True, False)
         for place in range(direction, direction * (MOST_LENGTHS + 1), direction):
             length = (1 + place * own.stretch) * animal.body.length
             made = {tail: _at_length(clip, tried[place - direction], length, tail) for tail in ends}
