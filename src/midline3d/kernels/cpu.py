@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cache, partial
@@ -72,6 +72,8 @@ RECORDS = {
     ),
     "solve": _record("batch count", "", "hessian gradient damping step"),
 }
+
+_PLACE = {name: place for place, name in enumerate(RECORDS)}
 
 
 @dataclass(frozen=True)
@@ -244,14 +246,10 @@ class CBackend(TorchBackend):
         """The function over the batch, on all of torch's threads where there are frames enough."""
         addresses = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
         record = RECORDS[name](*integers, *numbers, *addresses)
-        function = partial(_library().midline3d_run, list(RECORDS).index(name), ctypes.byref(record))
+        function = partial(_library().midline3d_run, _PLACE[name], ctypes.byref(record))
         hands = max(1, min(torch.get_num_threads(), batch // _FEW))
-        parts = [(batch * hand // hands, batch * (hand + 1) // hands) for hand in range(hands)]
-        helpers = [(part, _pool(hands - 1).submit(function, *part, self.widest)) for part in parts[1:]]
-        errors = {function(*parts[0], self.widest)}
-        for part, helper in helpers:
-            # In a forked process the helpers are gone and nothing ever begins.
-            errors.add(function(*part, self.widest) if helper.cancel() else helper.result())
+        alone = hands == 1
+        errors = {function(0, batch, self.widest)} if alone else _shared_out(function, batch, hands, self.widest)
         if NO_SUCH_VERTEX in errors:
             raise IndexError(f"start lies outside the curve of {integers[1]} vertices")
         if NO_SUCH_SIZE in errors:
@@ -259,6 +257,17 @@ class CBackend(TorchBackend):
             raise ValueError(f"a curve needs 3 vertices or more, and nothing goes on for ever: {sizes}")
         if NO_MEMORY in errors:
             raise MemoryError("no memory left for the compiled functions")
+
+
+def _shared_out(function: Callable[[int, int, int], int], batch: int, hands: int, widest: int) -> set[int]:
+    """The function's errors over parts of the batch, each on a thread of its own."""
+    parts = [(batch * hand // hands, batch * (hand + 1) // hands) for hand in range(hands)]
+    helpers = [(part, _pool(hands - 1).submit(function, *part, widest)) for part in parts[1:]]
+    errors = {function(*parts[0], widest)}
+    for part, helper in helpers:
+        # In a forked process the helpers are gone and nothing ever begins.
+        errors.add(function(*part, widest) if helper.cancel() else helper.result())
+    return errors
 
 
 def _starts(start: Tensor, batch: int) -> Tensor:
