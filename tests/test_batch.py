@@ -132,6 +132,7 @@ def test_the_work_of_the_benchmark_has_any_size(beginning: Beginning) -> None:
     assert frame_seconds(clip.settings, clip.cameras, clip.centres([0])[0].numpy(), 140) > 0
 
 
+@pytest.mark.long
 def test_the_benchmark_runs_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every figure that its table and its plot show, at the smallest sizes."""
     monkeypatch.setattr(bench, "Settings", quick_settings)
