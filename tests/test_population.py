@@ -112,7 +112,19 @@ def test_summary() -> None:
     assert found["failed"] == {"11": "not done after 600 s"} and found["families"]["plain"]["hidden"] == 3
     assert found["reliability"][9]["points"] == 11 * 256 and found["reliability"][0]["error_px"] is None
     json.dumps(found)
-    assert [table.row_count for table in summary.tables()] == [9, 1, 10, 0]
+    assert [table.row_count for table in summary.tables()] == [9, 1, 10, 6, 0]
+
+
+def test_doubts_are_held_against_what_is_wrong() -> None:
+    result, truth = recording(frames=4, shift=3.0)
+    result["doubt"] = (("time",), [0.002, 0.2, 0.2, 0.9])
+    result["projection"][1] = truth.projection[1]
+    row = score(result, truth).summary()
+    assert row["doubts"] == [[1, 1, 2], [0, 0, 0], [0, 0, 0], [0, 0, 0], [2, 1, 400], [1, 1, 900]]
+    bins = Summary((row | {"reason": None}, row | {"reason": None})).doubts()
+    assert bins[4] == {"from": 0.1, "to": 0.3, "frames": 4, "doubt": pytest.approx(0.2), "share_wrong": 0.5}
+    assert bins[1]["share_wrong"] is None
+    assert not np.any(score(*recording()).summary()["doubts"])  # a result of before has none
 
 
 def test_coverage_of_errors_that_are_as_large_as_stated() -> None:

@@ -21,14 +21,16 @@ def draw_figure(summary: Summary, path: Path) -> None:
     """Draws the population into a PNG, PDF or SVG."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(16, 8), layout="constrained")
-    axes = figure.subplots(2, 3)
+    figure = Figure(figsize=(20, 8), layout="constrained")
+    axes = figure.subplots(2, 4)
     _spread(axes[0, 0], summary)
     _signed(axes[0, 1], summary)
     _families(axes[1, 0], summary)
     _reliability(axes[1, 1], summary)
     _status(axes[0, 2], summary)
     _deviations(axes[1, 2], summary)
+    _doubts(axes[0, 3], summary)
+    axes[1, 3].axis("off")
     figure.savefig(path, dpi=130)
 
 
@@ -99,6 +101,19 @@ def _status(axes: Axes, summary: Summary) -> None:
     axes.set(ylabel="frames", title="what status said")
     axes.set_xticks(place, names, rotation=60, ha="right")
     axes.legend()
+
+
+def _doubts(axes: Axes, summary: Summary) -> None:
+    """Share of the frames that is wrong against their doubt, and how many frames that is."""
+    bins = [one for one in summary.doubts() if one["frames"]]
+    said = [max(one["doubt"] or 0, 5e-4) for one in bins]
+    axes.plot([5e-4, 1], [5e-4, 1], color="0.8", zorder=0)
+    axes.plot(said, [max(one["share_wrong"] or 0, 5e-4) for one in bins], "o-", color="tab:purple")
+    for one, place in zip(bins, said, strict=True):
+        axes.annotate(str(one["frames"]), (place, max(one["share_wrong"] or 0, 5e-4)), fontsize="small")
+    axes.set(xscale="log", yscale="log", xlabel="doubt", ylabel="share of the frames that is wrong")
+    axes.set(title="what the doubt is worth (numbers: frames)", xlim=(4e-4, 1.2), ylim=(4e-4, 1.2))
+    axes.grid(alpha=0.3)
 
 
 def _deviations(axes: Axes, summary: Summary) -> None:

@@ -27,6 +27,8 @@ INNER = 20
 """The direction of an end is taken from the true midline's point this many parts of the body further in."""
 BINS = 10
 """Of the confidence, from 0 to 1."""
+DOUBTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+"""Borders of the bins of the doubt: each some three times the one before, for most frames are hardly doubted."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Frames:
     """(frame, keypoint) distance of each keypoint to the true midline, px."""
     confidence: Array
     """(frame, keypoint)"""
+    doubt: Array
+    """(frame,) NaN where a result of before has none."""
     coverage: dict[str, Any] | None
     """How the standard deviations hold, over clear frames that are not wrong (see `population.coverage`)."""
 
@@ -84,6 +88,7 @@ class Frames:
             "hidden": int((self.wrong & self.ok).sum()),
             "alarms": int((counted & ~self.wrong & ~self.ok).sum()),
             "reliability": self._reliability(counted),
+            "doubts": self._doubts(counted & np.isfinite(self.doubt)),
             "coverage": self.coverage,
         }
 
@@ -93,6 +98,14 @@ class Frames:
         place = np.clip((np.nan_to_num(sure) * BINS).astype(int), 0, BINS - 1)
         sums = [np.bincount(place, weight, BINS) for weight in (np.ones_like(error), error, error > WRONG_MIDLINE)]
         return np.stack(sums, -1).round(3).tolist()
+
+    def _doubts(self, counted: Flags) -> list[list[int]]:
+        """For each bin of the doubt: frames, those that are wrong, and the sum of the doubts, in thousandths."""
+        place = np.clip(np.digitize(self.doubt[counted], DOUBTS) - 1, 0, len(DOUBTS) - 2)
+        sums = (np.ones(len(place)), self.wrong[counted], 1000 * self.doubt[counted])
+        return (
+            np.stack([np.bincount(place, weight, len(DOUBTS) - 1) for weight in sums], -1).round().astype(int).tolist()
+        )
 
 
 def score(result: Path | xr.Dataset, truth: Path | xr.Dataset) -> Frames:
@@ -131,6 +144,7 @@ def score(result: Path | xr.Dataset, truth: Path | xr.Dataset) -> Frames:
         gone=(inside > GONE).sum(1) < 2,
         points=points,
         confidence=found.confidence.isel(individual=0).transpose("frame", "keypoint").values,
+        doubt=found.doubt.values if "doubt" in found else np.full(len(seen), np.nan),
         coverage=None,
     )
     right = given & clear & ~frames.wrong

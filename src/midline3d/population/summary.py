@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.population.coverage import DIRECTIONS, REGIONS, WITHIN, pooled
-from midline3d.population.score import BINS
+from midline3d.population.score import BINS, DOUBTS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,6 +68,7 @@ class Summary:
             "goal": self.goal(),
             "families": {name: self.family(name) for name in self.families},
             "reliability": self.reliability(),
+            "doubts": self.doubts(),
             "coverage": self.coverage(),
             "rows": [dict(row) for row in self.rows],
         }
@@ -106,13 +107,28 @@ class Summary:
             for index, (count, error, off) in enumerate(total)
         ]
 
+    def doubts(self) -> list[dict[str, float | None]]:
+        """For each bin of the doubt: frames, their mean doubt, and the share of them that is wrong."""
+        bins = len(DOUBTS) - 1
+        total = sum((np.array(row["doubts"]) for row in self.done if "doubts" in row), np.zeros((bins, 3)))
+        return [
+            {
+                "from": DOUBTS[index],
+                "to": DOUBTS[index + 1],
+                "frames": int(count),
+                "doubt": float(thousandths / count / 1000) if count else None,
+                "share_wrong": float(wrong / count) if count else None,
+            }
+            for index, (count, wrong, thousandths) in enumerate(total)
+        ]
+
     def coverage(self) -> dict[str, dict[str, dict[str, Any]]]:
         """How the stated standard deviations hold, by region and direction (see `population.coverage`)."""
         return pooled([row["coverage"] for row in self.done if row.get("coverage") is not None])
 
     def tables(self) -> list[Table]:
         """The figures for people."""
-        return [self._distributions(), self._by_family(), self._confidence(), self._deviations()]
+        return [self._distributions(), self._by_family(), self._confidence(), self._doubt(), self._deviations()]
 
     def _distributions(self) -> Table:
         all_of_it, goal = self.as_dict(), self.goal()
@@ -148,6 +164,13 @@ class Summary:
                 (f"{one['from']:.1f} to {one['to']:.1f}", str(one["points"]), _text(one["error_px"], "px"), off)
             )
         return _table("What the confidence is worth", ("confidence", "points", "mean error", "2 px off"), rows, "")
+
+    def _doubt(self) -> Table:
+        rows = []
+        for one in self.doubts():
+            shares = ("-" if one[key] is None else f"{one[key]:.1%}" for key in ("doubt", "share_wrong"))
+            rows.append((f"{one['from']:g} to {one['to']:g}", str(one["frames"]), *shares))
+        return _table("What the doubt is worth", ("doubt", "frames", "mean doubt", "wrong"), rows, "")
 
     def _deviations(self) -> Table:
         found, rows = self.coverage(), []
