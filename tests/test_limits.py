@@ -92,7 +92,8 @@ def frames(midline: list[float], given: list[bool]) -> Frames:
     flags = {name: np.zeros(count, dtype=bool) for name in ("flipped", "gone")}
     return Frames(
         midline=np.array(midline), ends=ends, given=np.array(given), ok=np.ones(count, bool),
-        clear=np.ones(count, bool), points=np.zeros((count, 2)), confidence=np.ones((count, 2)), doubt=np.zeros(count), coverage=None,
+        clear=np.ones(count, bool), points=np.zeros((count, 2)), confidence=np.ones((count, 2)), doubt=np.zeros(count),
+        coverage=None,
         **known, **flags,
     )  # fmt: skip
 
