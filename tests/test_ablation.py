@@ -44,6 +44,7 @@ def test_ratios_are_taken_over_frames_that_both_have() -> None:
     assert failed["ratio"] is None and failed["reason"] == "no worm" and failed["loss"] is None
 
 
+@pytest.mark.long
 def test_a_tiny_ablation_goes_on_and_knows_its_recording(tmp_path: Path) -> None:
     recording = simulate(tmp_path / "clean", Plan("clean", 4, size=256, px_per_mm=80.0, source="npy"))
     found = ablate(recording, tmp_path / "out", TINY[:1], frames=(0, 2), jobs=1)

@@ -104,6 +104,7 @@ def test_the_worst_frame_is_a_wrong_one_before_a_lost_one() -> None:
     assert worst_of(frames([0.1, 0.3, 0.2], [True, True, True])) == 1
 
 
+@pytest.mark.long
 def test_a_tiny_course_goes_on_and_shows_its_failure(tmp_path: Path) -> None:
     """A worm that cannot be seen at all fails; the easy one does not."""
     ladders = {"contrast": replace(LADDERS["contrast"], levels=(40.0, 0.1))}
