@@ -1,6 +1,7 @@
 """Calibrations: formats to and fro, every bad number one sentence, boards, and the real rig's own file."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from midline3d.calibration import load_calibration, save_calibration
+from midline3d.calibration import load_calibration, sanity, save_calibration
 from midline3d.calibration.boards import Board, calibrate
 from midline3d.calibration.opencv import read_opencv
 from midline3d.errors import InputError
@@ -235,3 +236,24 @@ def test_calibrating_says_what_is_wrong(tmp_path):
         calibrate({name: [tmp_path / "no.png"] * 3 for name in paths}, Board("chessboard", 7, 5, 2.0))
     with pytest.raises(InputError, match="markers of 0 mm"):
         calibrate(paths, Board("charuco", 7, 5, 2.0))
+
+
+@pytest.mark.parametrize(("radial", "folded"), [(-0.6, False), (-0.9, False), (-4.0, True)])
+def test_a_strong_distortion_is_no_fold(radial: float, folded: bool) -> None:
+    """The corners, 0.4 from the middle, moved by a seventh and a fifth of that; and by more than there is."""
+    calibration = rig(2)
+    width, height = 640, 480
+    bent = [
+        replace(
+            camera,
+            matrix=np.array([[1000.0, 0, width / 2], [0, 1000, height / 2], [0, 0, 1]]),
+            distortions=np.array([radial, 0, 0, 0, 0.0]),
+        )
+        for camera in calibration.cameras
+    ]
+    for camera in bent:
+        if folded:
+            with pytest.raises(InputError, match="fold its image"):
+                sanity._check_distortion(camera, (width, height), "calibration.json")
+        else:
+            sanity._check_distortion(camera, (width, height), "calibration.json")

@@ -269,8 +269,16 @@ def test_limits_and_rivals_refuse_in_one_sentence(
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_interrupted(clean: Path, tmp_path: Path) -> None:
     # What runs in the background of a shell is born deaf to interrupts, and so would be its children.
-    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from midline3d.cli import main; main()"
-    command = [sys.executable, "-c", hear, "reconstruct", str(clean), "-o", str(tmp_path / "out")]
+    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [
+        sys.executable,
+        "-c",
+        f"{hear}; from midline3d.cli import main; main()",
+        "reconstruct",
+        str(clean),
+        "-o",
+        str(tmp_path / "out"),
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         first = run.stderr.readline()

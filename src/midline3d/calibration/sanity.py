@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from midline3d.calibration.records import Array, Calibration, Camera
+from midline3d.cameras import UNDISTORTING
 from midline3d.errors import InputError
 
 MAGNIFICATION = (5.0, 5000.0)
@@ -85,7 +86,7 @@ def _plane(camera: Camera, pixels: Array) -> Array:
     goal = (pixels - camera.matrix[:2, 2]) / np.array([camera.matrix[0, 0], camera.matrix[1, 1]])
     plane = goal
     with np.errstate(all="ignore"):
-        for _ in range(8):
+        for _ in range(UNDISTORTING):
             plane = plane - (_distorted(plane, camera.distortions) - goal)
     return np.asarray(plane)
 
