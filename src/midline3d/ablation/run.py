@@ -15,9 +15,8 @@ import numpy as np
 from midline3d.ablation.table import Ablation
 from midline3d.ablation.task import Task
 from midline3d.ablation.variants import VARIANTS, Tables, Variant
-from midline3d.errors import InputError
 from midline3d.files import write_whole
-from midline3d.population.processes import LOOKING, run_all, run_alone
+from midline3d.population.processes import LOOKING, claim_folder, run_all, run_alone
 from midline3d.recording import load_recording, preflight, prepare
 from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import Settings, dump_settings
@@ -41,7 +40,12 @@ def ablate(
         variant.settings()  # a setting that there is not is said before hours are spent
     found = load_recording(recording)
     preflight(found)
-    _claim(out, recording, frames, seed)
+    conditions = {
+        "recording": str(recording.resolve()),
+        "frames": None if frames is None else list(frames),
+        "seed": seed,
+    }
+    claim_folder(out, "ablation", conditions, "ablation.json")
     asked = chosen_frames(range(*frames) if frames else None, found)
     prepare(
         found, Settings().locating, out / "crops", lambda done, total: tell("locating the worm", done, total), asked
@@ -57,21 +61,6 @@ def ablate(
     write_whole(out / "summary.json", json.dumps(ablation.figures(), indent=1).encode())
     ablation.write(out)
     return ablation
-
-
-def _claim(out: Path, recording: Path, frames: tuple[int, int] | None, seed: int) -> None:
-    """Makes the folder, or sees that what lies there is of the same recording."""
-    wish = {"recording": str(recording.resolve()), "frames": None if frames is None else list(frames), "seed": seed}
-    file = out / "ablation.json"
-    if file.exists():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        for name, value in wish.items():
-            if before.get(name) != value:
-                raise InputError(f"{out}: its ablation has {name} {before.get(name)}, not {value}; give a new folder")
-    elif out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out}: holds files that are no ablation; give a new folder")
-    else:
-        write_whole(file, json.dumps(wish).encode())
 
 
 def _read(row: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Device, Jobs, Json, Seed, SettingsFile, Where, Within, chosen_device
+from midline3d.cli.options import Device, Jobs, Json, Seed, SettingsFile, Where, Within, chosen_device, names_in
 from midline3d.cli.terminal import print_json, say_places, working
 
 
@@ -94,7 +94,7 @@ def limits(
     from midline3d.settings import load_settings
     from midline3d.synth import LADDERS
 
-    names = tuple(LADDERS) if only is None else tuple(name.strip() for name in only.split(",") if name.strip())
+    names = tuple(LADDERS) if only is None else names_in(only)
     course = Course(names, animals, frames, first_seed=seed, limit=limit, settings=load_settings(settings))
     with working("the same command continues where this one stopped") as tick:
         found = find_limits(out, course, jobs, within or math.inf, keep, tick)

@@ -70,3 +70,8 @@ def frame_range(text: str, recording: Path, shortest: bool) -> tuple[int, int]:
     from midline3d.recording import load_recording
 
     return first, load_recording(recording, shortest=shortest).count
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Names that were given with commas between them."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())

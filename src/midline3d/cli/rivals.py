@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Jobs, Json, Seed, Within, drawable, frame_ends, frame_range
+from midline3d.cli.options import Jobs, Json, Seed, Within, drawable, frame_ends, frame_range, names_in
 from midline3d.cli.terminal import print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -114,7 +114,7 @@ def ablate(
 
     chosen = VARIANTS
     if only is not None:
-        names = [name.strip() for name in only.split(",") if name.strip()]
+        names = names_in(only)
         known = {variant.name: variant for variant in VARIANTS}
         if wrong := [name for name in names if name not in known]:
             raise InputError(f"--only names '{wrong[0]}'; the variants are {', '.join(known)}")
@@ -152,7 +152,7 @@ def rivals(
     """Our method, the paper's and its rivals' over recordings whose truth is known: one table for every condition."""
     from midline3d.rivals import METHODS, Contest, hold_contest
 
-    chosen = METHODS if methods is None else tuple(name.strip() for name in methods.split(",") if name.strip())
+    chosen = METHODS if methods is None else names_in(methods)
     asked = None
     if frames is not None:
         first, end = frame_ends(frames)

@@ -12,7 +12,7 @@ from midline3d.errors import InputError
 from midline3d.files import write_whole
 from midline3d.limits.figure import draw_failure, draw_limits
 from midline3d.limits.table import Limits, Row
-from midline3d.population.rows import Manner, Progress, claim, make_rows
+from midline3d.population.rows import Manner, Progress, claim_rows, make_rows
 from midline3d.population.worst import Shot
 from midline3d.settings import Settings
 from midline3d.synth import LADDERS, VARIED, Ladder, Plan
@@ -79,7 +79,7 @@ def find_limits(
     """
     course, out = course or Course(), Path(out)
     course.check()
-    claim(out, "course of limits", course.conditions(), course.settings)
+    claim_rows(out, "course of limits", course.conditions(), course.settings)
     plans = course.plans()
     manner = Manner(jobs, course.limit, within, keep, worst=True)
     made = make_rows(out, plans, manner, progress or (lambda *_: None))

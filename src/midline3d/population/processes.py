@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import subprocess
@@ -9,13 +10,32 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from threading import Event
+from typing import Any
 
 from midline3d.errors import InputError
+from midline3d.files import write_whole
 
 LOOKING = 0.2
 """Seconds between looks at a process."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def claim_folder(out: Path, kind: str, conditions: dict[str, Any], record: str) -> bool:
+    """Makes a folder for runs of a kind, or sees that what lies there was run under the same conditions, which are
+    kept in the file `record`. Whether it is new."""
+    file = out / record
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        for name, value in conditions.items():
+            if before.get(name) != value:
+                raise InputError(f"{out}: its {kind} has {name} {before.get(name)}, not {value}; give a new folder")
+        return False
+    if out.is_dir() and any(out.iterdir()):
+        raise InputError(f"{out}: holds files that are no {kind}; give a new folder")
+    write_whole(file, json.dumps(conditions).encode())
+    return True
 
 
 def run_alone(command: list[str], limit: float, stop: Event) -> str | None:

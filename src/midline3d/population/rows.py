@@ -15,7 +15,7 @@ from typing import Any
 from midline3d.errors import InputError
 from midline3d.files import write_whole
 from midline3d.population.one import Task, drawn
-from midline3d.population.processes import run_all, run_alone
+from midline3d.population.processes import claim_folder, run_all, run_alone
 from midline3d.settings import Settings, dump_settings
 from midline3d.synth import Plan
 
@@ -38,22 +38,14 @@ class Manner:
     """Of every recording the worst frame stays as it was seen, in the folder `worst`."""
 
 
-def claim(out: Path, kind: str, conditions: dict[str, Any], settings: Settings) -> None:
-    """Makes the folder, or sees that what lies there was run under the same conditions."""
-    file, toml = out / "conditions.json", out / "settings.toml"
-    if file.exists() and toml.exists():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        for name, value in conditions.items():
-            if before.get(name) != value:
-                raise InputError(f"{out}: its {kind} has {name} {before.get(name)}, not {value}; give a new folder")
-        if toml.read_text(encoding="utf-8") != dump_settings(settings):
-            raise InputError(f"{out}: its {kind} was run with other settings; give a new folder")
-        return
-    if out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out}: holds files that are no {kind}; give a new folder")
-    (out / "rows").mkdir(parents=True)
-    toml.write_text(dump_settings(settings), encoding="utf-8")
-    file.write_text(json.dumps(conditions), encoding="utf-8")
+def claim_rows(out: Path, kind: str, conditions: dict[str, Any], settings: Settings) -> None:
+    """Makes the folder, or sees that what lies there was run under the same conditions and settings."""
+    toml = out / "settings.toml"
+    if claim_folder(out, kind, conditions, "conditions.json") or not toml.exists():
+        (out / "rows").mkdir(exist_ok=True)
+        write_whole(toml, dump_settings(settings).encode())
+    elif toml.read_text(encoding="utf-8") != dump_settings(settings):
+        raise InputError(f"{out}: its {kind} was run with other settings; give a new folder")
 
 
 def make_rows(out: Path, plans: dict[str, Plan], manner: Manner, tell: Progress) -> dict[str, dict[str, Any]]:

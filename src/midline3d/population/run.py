@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from midline3d.errors import InputError
 from midline3d.population.figure import draw_figure
-from midline3d.population.rows import Manner, Progress, claim, make_rows
+from midline3d.population.rows import Manner, Progress, claim_rows, make_rows
 from midline3d.population.summary import Summary
 from midline3d.settings import Settings
 from midline3d.synth import VARIED, Plan
@@ -66,7 +66,7 @@ def benchmark(
     """
     exam, out = exam or Exam(), Path(out)
     exam.check()
-    claim(out, "benchmark", exam.conditions(), exam.settings)
+    claim_rows(out, "benchmark", exam.conditions(), exam.settings)
     plans = {f"{seed:05d}": exam.plan(seed) for seed in exam.seeds}
     rows = make_rows(out, plans, Manner(jobs, exam.limit, keep=keep), progress or (lambda *_: None))
     summary = Summary(tuple(rows.values()))

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 from midline3d.errors import InputError
 from midline3d.files import write_whole
-from midline3d.population.processes import run_all, run_alone
+from midline3d.population.processes import claim_folder, run_all, run_alone
 from midline3d.recording import load_recording
 from midline3d.rivals.table import Entry, Standing
 from midline3d.rivals.task import Task
@@ -97,7 +96,8 @@ def hold_contest(
     """
     out, tell = Path(out), progress or (lambda *_: None)
     contest.check()
-    _claim(out, contest)
+    frames = None if contest.frames is None else list(contest.frames)
+    claim_folder(out, "contest", {"frames": frames, "seed": contest.seed}, "contest.json")
     tasks = contest.tasks(out)
     missing = [task for task in tasks if not _file(out, task).exists()]
     before = len(tasks) - len(missing)
@@ -118,21 +118,6 @@ def hold_contest(
 
 def _file(out: Path, task: Task) -> Path:
     return out / "rows" / f"{task.out.name}.json"
-
-
-def _claim(out: Path, contest: Contest) -> None:
-    """Makes the folder, or sees that what lies there was run under the same conditions."""
-    wish: dict[str, Any] = {"frames": None if contest.frames is None else list(contest.frames), "seed": contest.seed}
-    file = out / "contest.json"
-    if file.exists():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        for name, value in wish.items():
-            if before.get(name) != value:
-                raise InputError(f"{out}: its contest has {name} {before.get(name)}, not {value}; give a new folder")
-    elif out.is_dir() and any(out.iterdir()):
-        raise InputError(f"{out}: holds files that are no contest; give a new folder")
-    else:
-        write_whole(file, json.dumps(wish).encode())
 
 
 def _row(out: Path, task: Task, limit: float, keep: bool, stop: Event) -> None:

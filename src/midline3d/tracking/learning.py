@@ -50,7 +50,7 @@ HELD = 1e12
 """Weight of a squared number that is to stay where it is: far above what any image says."""
 
 MOST_PROFILES = 3
-"""Times at most that lengths are tried: again where a clearly better minimum was found, which two of 60 animals had."""
+"""Times at most that lengths are tried: again where a clearly better minimum was found, which 7 of 53 animals had."""
 MOST_LENGTHS = 8
 """Lengths at most that are tried on either side: by 16 % no animal was found too short."""
 UNLIKELY = 4.0
