@@ -68,7 +68,7 @@ class Trials:
 def test_the_length_is_what_all_are_on_average(
     energies: dict[float, float], length: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "_fitted", Trials(energies).fitted)
+    monkeypatch.setattr(learning, "fitted", Trials(energies).fitted)
     clip: Any = SimpleNamespace(settings=SETTINGS, cameras=SimpleNamespace(count=3))
     sample = learning.Sample([0], as_float(worm(1, 32)))
     animal = learning.Animal(clip, sample, average_body(SETTINGS.body, torch.tensor(1.0)), torch.zeros(3, 4), 0.0)

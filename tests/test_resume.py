@@ -24,6 +24,7 @@ from midline3d.tracking import repair
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.checkpoint import BEGINNING, DIRECTIONS, gaps, kept_track, plain, stored_state, track_to, whole
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.clips import BEGUN_RIGHT, RIGHT
 from midline3d.tracking.follow import Track
 from midline3d.tracking.reconstruct import Job, reconstruct
 
@@ -102,12 +103,20 @@ def never(*_: object) -> Beginning:
 
 
 def segment_of(out: Path, frame: int) -> Path:
-    """The file that holds a frame of the recording."""
-    for path in sorted((out / "segments").iterdir(), reverse=True):
+    """The file that a frame of the recording came in first."""
+    for path in sorted((out / "segments").iterdir()):
         with np.load(path) as arrays:
             if frame in arrays["frame"]:
                 return path
     raise LookupError(frame)
+
+
+def before_putting_right(result: Result) -> None:
+    """Takes a result back to what was followed."""
+    begun_right = result.kept(BEGUN_RIGHT)
+    assert begun_right is not None
+    result.back_to(begun_right["since"])
+    result.forget(BEGUN_RIGHT, RIGHT)
 
 
 def spoil(path: Path) -> None:
@@ -157,6 +166,15 @@ def test_a_damaged_segment_is_filled_from_the_one_before(
     assert "left" in (out / "log.txt").read_text()
 
 
+def test_damage_to_what_was_put_right_is_put_right_again(
+    recording: Path, first: tuple[Path, Beginning], out: Path, fitted: list[int]
+) -> None:
+    spoil(max((out / "segments").iterdir()))
+    reconstruct(job(recording, out), quiet)
+    assert not fitted, "what was followed is still there"
+    assert killing.differences(first[0], out) == {}
+
+
 @pytest.mark.long
 def test_a_damaged_beginning_is_begun_anew(
     recording: Path, first: tuple[Path, Beginning], out: Path, monkeypatch: pytest.MonkeyPatch
@@ -181,6 +199,7 @@ def test_a_corrected_frame_is_gone_on_from_as_it_is_stored(
 ) -> None:
     """What was known after it is not what it says any more."""
     with Result.resume(out) as result:
+        before_putting_right(result)  # as if it had been corrected while it ran
         way = [frame for frame in reversed(first[1].clip.found) if frame < first[1].frame]
         last = [frame for frame in way[2:-1] if result.known(START + frame)[DIRECTIONS[1]]["passed"] == frame]
         records = {frame: result.read(START + frame) for frame in last}
@@ -235,9 +254,9 @@ def test_what_is_known_comes_back_number_for_number(first: tuple[Path, Beginning
         plain({1})
 
 
-def test_a_stored_frame_is_a_state_again(first: tuple[Path, Beginning]) -> None:
-    out, beginning = first
-    result = Result(out, killing.RESULT.Manifest.read(out))
+def test_a_stored_frame_is_a_state_again(first: tuple[Path, Beginning], out: Path) -> None:
+    beginning, result = first[1], Result.resume(out)
+    before_putting_right(result)
     way = [frame for frame in beginning.clip.found if frame >= beginning.frame]
     known = track_to(beginning, result, way, _kept_place(result, way), DIRECTIONS[0])
     frame, state = known.states[-1]

@@ -58,6 +58,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("default", "default", ""),
     Variant("no-body", "default", "learned body", {"body": {"learned": False}}),
     Variant("no-veil", "default", "veil", {"body": {"veil": False}}),
+    Variant("no-dirt", "default", "dirt taken off", {"dirt": {"removed": False}}),
     Variant("no-cameras", "default", "camera refinement", {"body": {"refine_cameras": False}}),
     Variant("one-start", "default", "other starts", {"start": {"starts": 1, "kept": 1, "polish": 1}}),
     Variant("no-recovery", "default", "recovery", {"tracking": {"recovery": False, "second_look": False}}),

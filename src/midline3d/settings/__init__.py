@@ -10,7 +10,7 @@ judging     what is thought of a frame, head and tail, what is put right
 files       all of it as one tree, read and written as TOML; settings that have a name, such as `paper`
 """
 
-from midline3d.settings.animal import BodySettings, StartSettings
+from midline3d.settings.animal import BodySettings, DirtSettings, StartSettings
 from midline3d.settings.files import NAMED, Settings, dump_settings, load_settings, stored_settings
 from midline3d.settings.fitting import AdamSettings, LossWeights, SecondOrderSettings
 from midline3d.settings.judging import EvidenceSettings, HeadSettings, JudgingSettings, RepairSettings
@@ -23,6 +23,7 @@ __all__ = [
     "AdamSettings",
     "BodySettings",
     "CurveSettings",
+    "DirtSettings",
     "EvidenceSettings",
     "HeadSettings",
     "JudgingSettings",

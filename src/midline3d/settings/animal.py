@@ -55,6 +55,35 @@ class StartSettings:
 
 
 @dataclass(frozen=True)
+class DirtSettings:
+    """Light that stays where it is while the body moves on (see `tracking.dirt`)."""
+
+    removed: Switch = True
+    """Whether it is found and taken off the images. Without, what drifts beside an end becomes a part of it."""
+    reach: Count = 20
+    """Frames to either side that tell a frame's dirt: long enough for a body to move away from where it was, short
+    enough for what drifts to have stayed."""
+    frames: Annotated[int, Range(3, 1000)] = 12
+    """Of those at most, evenly spread: neighbours show the same."""
+    free: Annotated[int, Range(2, 1000)] = 4
+    """Of these, in which a pixel must be free of the body: of fewer, the middle one may be a tail that passes."""
+    covered: Share = 0.05
+    """Of the body's brightness: where as much is drawn, light is the body's own."""
+    onward: Share = 0.15
+    """Of the length, straight on from either end and one width to both sides: light there may be the animal's, too. A
+    tail that is as much too short, of an animal that hardly moves, would else be taken for dirt for good."""
+    left: Weight = 0.3
+    """Pieces of light (see `JudgingSettings`) left over around the curve in any view, from which on dirt is looked for
+    in the frames around."""
+    beside: Weight = 0.5
+    """Pieces of dirt beside an end, in two views at least, from which on the body is tried without that end: only what
+    several views show can be drawn as one."""
+    trimmed: Annotated[float, Range(0.01, 0.9)] = 0.3
+    """Of the length, that is cut off then: as much as dirt had added to a body in the worst of 111 recordings. What is
+    missing of the true end grows again."""
+
+
+@dataclass(frozen=True)
 class BodySettings:
     """Learning the animal's own constants: where they lie before any image is seen, and how surely."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from midline3d.errors import InputError
 from midline3d.reading import read_toml, validated
-from midline3d.settings.animal import BodySettings, StartSettings
+from midline3d.settings.animal import BodySettings, DirtSettings, StartSettings
 from midline3d.settings.fitting import AdamSettings, LossWeights, SecondOrderSettings
 from midline3d.settings.judging import EvidenceSettings, HeadSettings, JudgingSettings, RepairSettings
 from midline3d.settings.locating import LocatingSettings
@@ -35,6 +35,7 @@ class Settings:
     losses: LossWeights = field(default_factory=LossWeights)
     start: StartSettings = field(default_factory=StartSettings)
     body: BodySettings = field(default_factory=BodySettings)
+    dirt: DirtSettings = field(default_factory=DirtSettings)
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     judging: JudgingSettings = field(default_factory=JudgingSettings)

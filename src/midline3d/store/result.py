@@ -57,6 +57,12 @@ class Result:
         self._known: dict[str, Any] = {}
         self._since = 0.0
         self._written = False
+        self._load()
+
+    def _load(self) -> None:
+        """Takes the segments that are whole."""
+        folder, manifest = self.folder, self._manifest
+        self._segments, self._home, self._last, self._terms, self._open = {}, {}, manifest.since, set(), (0, None)
         for segment in segments_in(folder, manifest.since):
             arrays = segment.read(folder, lambda name: name == "frame")
             self._last = segment.number
@@ -226,6 +232,18 @@ class Result:
         """Number of the segment that was written last; frames that come from now on are in later ones."""
         self.flush()
         return self._last
+
+    @property
+    def segments(self) -> list[str]:
+        """Names of the segments that are there and whole, each of which tells its content."""
+        return [segment.name for segment in self._ordered]
+
+    def back_to(self, number: int) -> None:
+        """Takes back all that was written after segment `number`."""
+        self.flush()
+        for segment in segments_in(self.folder, max(number, self._manifest.since)):
+            (self.folder / SEGMENTS / segment.name).unlink(missing_ok=True)
+        self._load()
 
     def later(self, frame: int, number: int) -> bool:
         """Whether a frame came, or came again, after segment `number` was written."""

@@ -18,6 +18,7 @@ from midline3d.fitting.start import search
 from midline3d.settings import BodySettings, SecondOrderSettings
 from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
+from midline3d.tracking.caught_ends import with_dirt, without_dirt
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
 from midline3d.tracking.learning import (
@@ -94,7 +95,10 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     progress("telling head from tail", 0, 0)
     other = turned(here, animal)
     odds = shape_odds(animal, other) + forward_odds(here, sample)
-    animal = of_expected_length(here, animal if odds >= 0 else other)
+    animal = without_dirt(here, animal if odds >= 0 else other)
+    animal = of_expected_length(here, animal)
+    if animal.clip.dirt is not None:
+        animal = with_dirt(animal)
     return _in_the_middle(here, animal, abs(odds), clip.device)
 
 

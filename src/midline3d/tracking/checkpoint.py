@@ -20,6 +20,7 @@ from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import APPEARANCE, Clip, stored_states
+from midline3d.tracking.dirt import Dirt
 from midline3d.tracking.follow import Track, Tracked
 from midline3d.tracking.veil import Veil
 
@@ -40,7 +41,7 @@ def _track(states: list[list[Any]], **known: Any) -> Track:
 
 
 _RECORDS: dict[str, Callable[..., Any]] = {
-    record.__name__: record for record in (Beginning, Body, Cameras, FrameState, Profile, Shape, Veil)
+    record.__name__: record for record in (Beginning, Body, Cameras, Dirt, FrameState, Profile, Shape, Veil)
 } | {Track.__name__: _track}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from numpy.typing import NDArray
 
 from midline3d import curve
 from midline3d.calibration import load_calibration
@@ -22,6 +23,8 @@ from midline3d.recording.crops import LOCATIONS
 from midline3d.settings import CurveSettings, PixelSettings, Settings, stored_settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
+from midline3d.store import Result
+from midline3d.tracking.dirt import Dirt
 from midline3d.tracking.veil import Veil
 
 BRIGHTNESS_FRAMES = 20
@@ -49,6 +52,8 @@ class Clip:
     device: torch.device
     veil: Veil | None = None
     """How each view scatters light, once that has been learned."""
+    dirt: Dirt | None = None
+    """Light that stays where it is while the body moves on, as far as it is known."""
 
     @staticmethod
     def of(prepared: Prepared, settings: Settings, device: torch.device) -> Clip:
@@ -91,12 +96,33 @@ class Clip:
         return torch.from_numpy(self.prepared.log.origin[frames])
 
     def pixels(self, frames: list[int]) -> Tensor:
-        """The crops, less what the views scatter, (batch, camera, w, w), 8 bits."""
+        """The crops, less what the views scatter and the dirt, (batch, camera, w, w), 8 bits."""
         images = torch.from_numpy(np.stack([self.prepared[frame].images for frame in frames]))
-        if self.veil is None:
+        if self.veil is None and self.dirt is None:
             return images
         offset = torch.from_numpy(self.prepared.offset).float()[:, None, None]
-        return (self.veil.removed(images - offset) + offset).round().clamp(0, 255).to(torch.uint8)
+        signal = images - offset
+        if self.veil is not None:
+            signal = self.veil.removed(signal)
+        return (self.without_dirt(signal, frames) + offset).round().clamp(0, 255).to(torch.uint8)
+
+    def without_dirt(
+        self, signal: Float[Tensor, "batch camera w w"], frames: list[int]
+    ) -> Float[Tensor, "batch camera w w"]:
+        """Frames' light less what is known of their dirt."""
+        if self.dirt is None:
+            return signal
+        signal = signal.clone()
+        for row, (frame, place) in enumerate(zip(frames, self.places(frames), strict=True)):
+            light = self.dirt.around(frame, place)
+            if light is not None:
+                signal[row] -= light.to(signal)
+        return signal
+
+    def places(self, frames: list[int]) -> NDArray[np.int64]:
+        """(frame, camera, 2) px: the crops' first pixels in pictures that have not shaken."""
+        log = self.prepared.log
+        return np.rint(log.origin[frames] - np.nan_to_num(log.registration[frames])).astype(np.int64)
 
     def signal(self, frames: list[int]) -> Float[Tensor, "batch camera w w"]:
         """The crops as they were prepared, the veil and all, less their offset."""
@@ -142,6 +168,8 @@ class Clip:
         return state.points.double().cpu() + self.centres(frames)[:, None]
 
 
+DIRT = "dirt"
+"""Name under which a result keeps the dirt that was taken off its frames."""
 APPEARANCE = ("shift", "sigma", "iota", "rho", "defocus")
 """What a result holds of a frame's appearance; iota as a share of the animal's usual brightness."""
 
@@ -199,7 +227,10 @@ def clip_beside(folder: Path, resolved: str) -> Clip:
     prepared = Prepared(folder / "crops", load_calibration(folder / "calibration.json"))
     clip, kept = Clip.of(prepared, settings, torch.device("cpu")), _kept(folder)
     veil = None if kept["veil"] is None else Veil.of_json(kept["veil"])
-    return replace(clip, error=torch.tensor(kept["error"]), veil=veil)
+    dirt = Result.kept_in(folder, DIRT)
+    return replace(
+        clip, error=torch.tensor(kept["error"]), veil=veil, dirt=None if dirt is None else Dirt.of_plain(dirt)
+    )
 
 
 def kept_body(folder: Path) -> Body:

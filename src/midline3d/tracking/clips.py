@@ -37,8 +37,9 @@ from midline3d.tracking.walk import Walk, walk
 
 CLIPS = "clips"
 """Folder of the clips in a result, each a result of its own; gone once they are put together."""
-SPANS, VOTES, RIGHT = "spans", "votes", "right"
-"""Names under which a run keeps its spans, a clip its votes (see `heads`), a run that all has been put right."""
+SPANS, VOTES, BEGUN_RIGHT, RIGHT = "spans", "votes", "begun-right", "right"
+"""Names under which a run keeps its spans, a clip its votes (see `heads`), a run that it has begun to put all right,
+and that all has been put right."""
 PATIENCE = 10.0
 """Seconds that a clip waits for the process that held it before: where that was killed it may take a moment to end."""
 AT_ONCE = 128
@@ -150,15 +151,26 @@ def clip_folder(job: Job, index: int) -> Path:
 
 
 def finished(result: Result) -> bool:
-    """Whether all frames are there, and put right."""
-    return result.complete and result.kept(RIGHT) is not None
+    """Whether all frames are there, and put right, and nothing of that has gone bad since."""
+    right = result.kept(RIGHT)
+    return right is not None and result.complete and set(right.get("segments", ())) <= set(result.segments)
+
+
+def _taken_back(result: Result) -> None:
+    """The result as it was before it was put right, where that was not brought to its end, or has gone bad since."""
+    begun_right = result.kept(BEGUN_RIGHT)
+    if begun_right is not None:
+        result.back_to(begun_right["since"])
+    result.forget(RIGHT, BEGUN_RIGHT)
+    if not result.complete:
+        result.forget(HEADS)
 
 
 def planned(run: Run) -> Plan:
     """How the recording begins and where it is cut: read where it is known, else found out and kept."""
     job, result = run.job, run.result
-    if not result.complete:
-        result.forget(RIGHT, HEADS)  # of frames that have gone bad since
+    if not finished(result):
+        _taken_back(result)
     clip = Clip.of(run.prepared, job.settings, torch.device(job.device))
     demand(job.out, result.needed, "the midlines")
     generator = torch.Generator().manual_seed(job.seed)
@@ -281,8 +293,9 @@ def _complete(job: Job, plan: Plan, index: int) -> Result | None:
 def put_together(run: Run, plan: Plan) -> Path:
     """All that is left to do once every frame is there."""
     votes, seams = _clip_votes(run, plan) if len(plan.spans) > 1 else (None, ())
+    run.result.keep(BEGUN_RIGHT, {"since": run.result.last})
     done = put_right(plan.beginning, run.result, run.progress, votes, seams)
-    run.result.keep(RIGHT, {"done": done})
+    run.result.keep(RIGHT, {"done": done, "segments": run.result.segments})
     run.log.say(done)
     return concluded(run)
 

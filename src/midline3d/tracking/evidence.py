@@ -89,7 +89,7 @@ def evidence(
     least = torch.clamp(settings.doubt * noise, min=settings.faint)[:, None, None]
     light, drawn = light.clamp(-1, settings.brightest), drawn.clamp(max=settings.brightest)
     width = settings.width * problem.taper.sharp.clamp(min=THINNEST).expand(len(state), -1)
-    near = _around(drawn > settings.faint, width, settings.reach)
+    near = around(drawn > settings.faint, width, settings.reach)
     counted = near & (torch.maximum(light, drawn) > least)
     common = torch.where(counted, torch.minimum(light, drawn).clamp(min=0), 0.0).sum((2, 3))
     either = torch.where(counted, torch.maximum(light, drawn), 0.0).sum((2, 3))
@@ -115,7 +115,7 @@ def evidence(
     )
 
 
-def _around(body: Tensor, width: Tensor, reach: float) -> Tensor:
+def around(body: Tensor, width: Tensor, reach: float) -> Tensor:
     """Where the body is within so many widths, in a square; given in cells of 4 px, which costs a sixteenth."""
     radius = max(1, round(float(width.mean()) * reach / 4))
     cells = max_pool2d(body.float(), 4, ceil_mode=True)

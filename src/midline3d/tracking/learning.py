@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from midline3d.appearance import KNOTS, Profile
-from midline3d.cameras import scale
+from midline3d.cameras import project, scale
 from midline3d.fitting.body import (
     SETTLED,
     Body,
@@ -27,6 +27,8 @@ from midline3d.settings import SecondOrderSettings, Settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.dirt import Dirt, find_dirt, marked, straight_on
+from midline3d.tracking.evidence import THINNEST, around
 from midline3d.tracking.veil import learn_veil
 
 
@@ -99,8 +101,8 @@ def learned(clip: Clip, sample: Sample) -> Animal:
     body = average_body(settings.body, sample.states.length.median())
     animal = Animal(clip, sample, body, Shared.unchanged(body, clip.cameras.count).cameras, np.inf)
     for _ in range(settings.body.rounds):
-        animal = remeasured(_fitted(clip, animal, settings.body.first_iterations))
-    return _fitted(clip, animal, settings.body.iterations)
+        animal = remeasured(fitted(clip, animal, settings.body.first_iterations))
+    return fitted(clip, animal, settings.body.iterations)
 
 
 def turned(clip: Clip, animal: Animal) -> Animal:
@@ -108,7 +110,7 @@ def turned(clip: Clip, animal: Animal) -> Animal:
     sample = Sample(animal.sample.frames, animal.sample.states.reversed())
     # An average animal has its head at keypoint 0 whichever way the frames are read.
     body = animal.body.reversed() if clip.settings.body.learned else animal.body
-    return _fitted(clip, replace(animal, sample=sample, body=body), clip.settings.body.iterations)
+    return fitted(clip, replace(animal, sample=sample, body=body), clip.settings.body.iterations)
 
 
 def of_expected_length(clip: Clip, animal: Animal) -> Animal:
@@ -165,7 +167,7 @@ def _at_length(clip: Clip, animal: Animal, length: Float[Tensor, ""], tail: bool
     middle, weight = prior.middle.clone(), prior.weight.clone()
     middle[-1], weight[-1] = length.log(), HELD
     rough = ROUGH * clip.settings.body.sure * nat(clip.settings)
-    return _fitted(clip, other, LENGTH_ITERATIONS, SharedPrior(middle, weight), rough)
+    return fitted(clip, other, LENGTH_ITERATIONS, SharedPrior(middle, weight), rough)
 
 
 def stretched(state: FrameState, share: float, tail: bool) -> FrameState:
@@ -193,7 +195,7 @@ def length_std(clip: Clip, animal: Animal) -> float:
     return settings.body.beyond_noise * float(animal.body.length) * max(variance, 0.0) ** 0.5
 
 
-def _fitted(
+def fitted(
     clip: Clip, animal: Animal, iterations: int, prior: SharedPrior | None = None, settled: float = SETTLED
 ) -> Animal:
     """Body, cameras and frames together from where they stand; `clip` has the cameras as they were calibrated."""
@@ -219,12 +221,13 @@ def _prior(settings: Settings, clip: Clip, animal: Animal) -> SharedPrior:
 
 
 def remeasured(animal: Animal) -> Animal:
-    """The animal with the veil and the spread of faint light by what its body leaves over."""
+    """The animal with the dirt, the veil and the spread of faint light by what its body leaves over."""
     clip, frames, states = animal.clip, animal.sample.frames, animal.sample.states
     taper = body_taper(clip, frames[0], animal.body)
-    problem = problem_of(clip, frames, taper, states, clip.settings.second_order)
-    drawn = rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
-    signal = clip.signal(frames)
+    drawn = drawn_light(clip, frames, states, taper)
+    if clip.settings.dirt.removed:
+        clip = replace(clip, dirt=dirt_beside(clip, frames, states, taper, drawn))
+    signal = clip.without_dirt(clip.signal(frames), frames)
     spread = clip.error[:, None, None] + clip.settings.pixels.model_error * drawn
     own = clip.settings.body
     veil = learn_veil(signal, drawn, spread, float(taper.sharp.mean()), own.veil_damping) if own.veil else None
@@ -238,6 +241,41 @@ def remeasured(animal: Animal) -> Animal:
     there = clip.measured(error, veil)
     states = replace(states, iota=states.iota * there.contrast / clip.contrast)
     return replace(animal, clip=there, sample=Sample(frames, states))
+
+
+def drawn_light(clip: Clip, frames: list[int], states: FrameState, taper: Profile) -> Float[Tensor, "frame camera w w"]:
+    """What is drawn of a body in some frames, in the crops' units."""
+    problem = problem_of(clip, frames, taper, states, clip.settings.second_order)
+    return rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
+
+
+def dirt_beside(
+    clip: Clip,
+    frames: list[int],
+    states: FrameState,
+    taper: Profile,
+    drawn: Float[Tensor, "frame camera w w"],
+    wanted: list[int] | None = None,
+    reach: int | None = None,
+) -> Dirt:
+    """The dirt beside a body that is drawn in some frames.
+
+    wanted: rows whose dirt it is, else all; reach: frames that each speaks for, else as far as others speak for it.
+    """
+    settings, noise = clip.settings.dirt, torch.from_numpy(clip.prepared.noise).float()
+    light = clip.signal(frames)
+    left = (light if clip.veil is None else clip.veil.removed(light)) - drawn
+    own = clip.settings.evidence
+    width = own.width * taper.sharp.clamp(min=THINNEST).expand(len(frames), -1)
+    body = drawn > settings.covered * clip.brightness[:, None, None]
+    cameras = clip.cameras.local(clip.centres(frames), clip.origins(frames)).to(torch.float32).to(clip.device)
+    seen = project(cameras, straight_on(states, settings.onward), states.shift)
+    body |= marked(seen, drawn.shape[-1], round(float(width.mean())))
+    left = torch.where(body, torch.nan, left).cpu()
+    near = around(body, width, own.reach).cpu()
+    rows = list(range(len(frames))) if wanted is None else wanted
+    reach = settings.reach if reach is None else reach
+    return find_dirt(frames, rows, clip.places(frames), left, near, noise, settings, reach)
 
 
 def body_taper(clip: Clip, frame: int, body: Body) -> Profile:

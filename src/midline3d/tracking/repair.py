@@ -24,6 +24,8 @@ from midline3d.store.dataset import STRETCHES
 from midline3d.store.manifest import runs
 from midline3d.tracking.begin import Beginning, Progress
 from midline3d.tracking.checkpoint import recorded, stored_state
+from midline3d.tracking.cleaning import cleaned, dirt_of_frames, to_clean
+from midline3d.tracking.clip import DIRT
 from midline3d.tracking.evidence import evidence
 from midline3d.tracking.follow import Candidate, Track, Tracked, follow, outcome
 from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
@@ -119,29 +121,54 @@ def put_right(
         result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
         return "nothing is put right of what the paper's way has found"
     turned = _turn(frames, known_votes, progress)
-    better = _better(frames, seams, progress)
+    frames, cleaned_frames = _cleaned(frames, progress)
+    better = _better(frames, cleaned_frames, seams, progress)
     apart = _apart(frames, seams, better)
     # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
+    if frames.beginning.clip.dirt is not None:
+        result.keep(DIRT, frames.beginning.clip.dirt.plain())
     for tracked in better.values():
         frames.write(tracked)
     for frame, record in apart.items():
         result.append(frames.start + frame, record)
     result.flush()
     return (
-        f"{turned} frames turned round, {len(better)} came out better from their other side, "
+        f"{turned} frames turned round, {len(cleaned_frames)} fitted again without dirt, "
+        f"{len(better.keys() - cleaned_frames.keys())} came out better from their other side, "
         f"{len(apart)} suspect where two clips do not meet"
     )
 
 
-def _better(frames: Frames, seams: tuple[int, ...], progress: Progress) -> dict[int, Tracked]:
-    """Frames that come out better than they were, by all that the settings allow to be tried."""
+def _cleaned(frames: Frames, progress: Progress) -> tuple[Frames, dict[int, Tracked]]:
+    """The frames with all the dirt known that they show together, and those of them fitted again that have any."""
+    clip = frames.beginning.clip
+    records = {frame: frames.read(frame) for frame in range(len(clip))} if clip.settings.dirt.removed else {}
+    left = {
+        frame: float(np.max(record.unexplained))
+        for frame, record in records.items()
+        if record is not None and record.unexplained is not None
+    }
+    chosen = to_clean(clip, left)
+    if not chosen:
+        return frames, {}
+    dirt = dirt_of_frames(frames.beginning, chosen, sorted(left), frames.state, progress)
+    again = {tracked.frame: tracked for tracked in cleaned(frames.beginning, dirt, frames.state, progress)}
+    return replace(frames, beginning=replace(frames.beginning, clip=replace(clip, dirt=dirt))), again
+
+
+def _better(
+    frames: Frames, better: dict[int, Tracked], seams: tuple[int, ...], progress: Progress
+) -> dict[int, Tracked]:
+    """Frames that come out better than they were, by all that the settings allow to be tried; and those that have."""
     beginning, allowed = frames.beginning, frames.beginning.clip.settings.tracking
-    better = _closed(frames, seams) if allowed.recovery else {}
+    better = better | (_closed(frames, better, seams) if allowed.recovery else {})
     if allowed.second_look:
         progress("looking again", 0, 0)
         chosen = places_to_search(beginning, frames.doubted)
-        for tracked in searched_again(beginning, chosen, lambda frame: frames.known(frame, still=True)):
-            better.setdefault(tracked.frame, tracked)
+        closed = set(better)
+        for tracked in searched_again(beginning, chosen, lambda frame: _known(frames, better, frame, still=True)):
+            if tracked.frame not in closed or tracked.status == "ok":
+                better[tracked.frame] = tracked
     if allowed.mend:
         for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
             better[tracked.frame] = tracked
@@ -207,13 +234,13 @@ def _stretches(frames: Frames, links: Links, reading: Reading | None) -> str:
     )
 
 
-def _closed(frames: Frames, seams: tuple[int, ...]) -> dict[int, Tracked]:
+def _closed(frames: Frames, known: dict[int, Tracked], seams: tuple[int, ...]) -> dict[int, Tracked]:
     """Frames that come out better when they are followed from their other side: lost ones, and across seams."""
     clip = frames.beginning.clip
     lost = [frame for frame in range(len(clip)) if clip.located(frame) and frames.read(frame) is None]
     entries = [entry for first, last in runs(lost) for entry in ((first, 1), (last, -1))]
     entries += [entry for seam in seams for entry in ((seam, 1), (seam - 1, -1))]
-    better: dict[int, Tracked] = {}
+    better = dict(known)
     for frame, direction in entries:
         better |= {tracked.frame: tracked for tracked in _across(frames, frame, direction, better)}
     return better
@@ -251,11 +278,15 @@ def _record(frames: Frames, better: dict[int, Tracked], frame: int) -> FrameResu
     return recorded(frames.beginning.clip, better[frame]) if frame in better else frames.read(frame)
 
 
-def _known(frames: Frames, better: dict[int, Tracked], frame: int) -> Known | None:
+def _known(frames: Frames, better: dict[int, Tracked], frame: int, still: bool = False) -> Known | None:
+    """What is known of a frame as it will be; still: its energy without the temporal terms."""
     if frame not in better:
-        return frames.known(frame)
+        return frames.known(frame, still)
     found = better[frame].fit
-    return None if found is None else Known(found.state, float(found.energy), better[frame].status)
+    if found is None:
+        return None
+    energy = float(found.energy) - float(found.terms["temporal"]) * still
+    return Known(found.state, energy, better[frame].status)
 
 
 def _springs(frames: Frames, better: dict[int, Tracked]) -> list[int]:

@@ -1,0 +1,93 @@
+"""Ends of a learned body that lie on dirt: the body is tried without them.
+
+Where dirt lies beside an end in several views, the body that fits best may be one that goes on through it, in every
+frame that it is learned from; then no frame ever shows what of that light is dirt. So the end is cut off, and what the
+rest leaves over is looked at again. Light that stays where it is is dirt's, and is taken off; light that moves along
+with the body is left, and the end grows back to it. The shorter body counts where it leaves less over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch.nn.functional import max_pool2d
+
+from midline3d.settings import DirtSettings
+from midline3d.tracking.clip import Clip
+from midline3d.tracking.evidence import THINNEST
+from midline3d.tracking.learning import (
+    LENGTH_ITERATIONS,
+    ROUGH,
+    Animal,
+    Sample,
+    body_taper,
+    dirt_beside,
+    drawn_light,
+    fitted,
+    nat,
+    stretched,
+)
+
+ROUNDS = 2
+"""Times that ends are cut off: the second time the first one's dirt is known, and the other end may come off."""
+END = 0.1
+"""Of the body's brightness: where the whole body is brighter by more than without its end, the end is drawn."""
+BESIDE = 2.0
+"""Widths of the body around an end within which dirt could be drawn as more of it."""
+
+
+def without_dirt(clip: Clip, animal: Animal) -> Animal:
+    """The animal without what of its ends is dirt; `clip` has the cameras as they were calibrated."""
+    settings = clip.settings
+    if not settings.dirt.removed or not settings.body.learned:
+        return animal
+    rough = ROUGH * settings.body.sure * nat(settings)
+    for _ in range(ROUNDS):
+        ends = [tail for tail in (True, False) if _doubtful(animal, tail, settings.dirt)]
+        if not ends:
+            break
+        best = whole = fitted(clip, with_dirt(animal), LENGTH_ITERATIONS, settled=rough)
+        for tail in ends:
+            tried = _shorter(whole, settings.dirt.trimmed, tail)
+            # The dirt under the end shows once it is gone, and what of that was the animal's once it has grown back.
+            for _ in range(2):
+                tried = fitted(clip, with_dirt(tried), LENGTH_ITERATIONS, settled=rough)
+            if tried.energy < best.energy - settings.body.sure * nat(settings):
+                best = tried
+        animal = best
+        if best is whole:
+            break
+    return animal
+
+
+def with_dirt(animal: Animal) -> Animal:
+    """The animal with the dirt by what its body leaves over."""
+    clip, frames, states = animal.clip, animal.sample.frames, animal.sample.states
+    taper = body_taper(clip, frames[0], animal.body)
+    dirt = dirt_beside(clip, frames, states, taper, drawn_light(clip, frames, states, taper))
+    return replace(animal, clip=replace(clip, dirt=dirt))
+
+
+def _shorter(animal: Animal, share: float, tail: bool) -> Animal:
+    """The animal with a share of its length cut off at one end."""
+    sample = Sample(animal.sample.frames, stretched(animal.sample.states, -share, tail))
+    return replace(animal, sample=sample, body=replace(animal.body, length=(1 - share) * animal.body.length))
+
+
+def _doubtful(animal: Animal, tail: bool, settings: DirtSettings) -> bool:
+    """Whether two views show dirt beside an end."""
+    clip, frames = animal.clip, animal.sample.frames
+    if clip.dirt is None:
+        return False
+    taper, cut = body_taper(clip, frames[0], animal.body), _shorter(animal, settings.trimmed, tail)
+    rest = drawn_light(clip, frames, cut.sample.states, body_taper(clip, frames[0], cut.body))
+    end = drawn_light(clip, frames, animal.sample.states, taper) - rest
+    unit = clip.brightness[:, None, None]
+    width = clip.settings.evidence.width * float(taper.sharp.clamp(min=THINNEST).mean())
+    radius = round(BESIDE * width)
+    near = max_pool2d((end > END * unit).float(), 2 * radius + 1, 1, radius) > 0
+    nothing = torch.zeros_like(end)
+    light = (nothing - clip.without_dirt(nothing, frames)) / unit
+    pieces = torch.where(near, light, 0.0).sum((2, 3)).mean(0) / width**2
+    return bool((pieces > settings.beside).sum() >= 2)
