@@ -8,10 +8,9 @@ import killing
 import pytest
 from test_cli import Command, midline3d  # noqa: F401
 
-from midline3d import Job, open_result
+from midline3d import Job, open_result, processors
 from midline3d.errors import InputError
 from midline3d.settings import dump_settings
-from midline3d.tracking import workers
 from midline3d.tracking.several import each_in_its_folder, reconstruct_all
 
 FRAMES = "9:15"
@@ -76,6 +75,6 @@ def test_workers_keep_to_the_threads_that_were_asked_for(
     monkeypatch: pytest.MonkeyPatch, asked: str, cores: int | None
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    given = workers.cores()
+    given = processors.cores()
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
-    assert workers.cores() == (cores or given)
+    assert processors.cores() == (cores or given)

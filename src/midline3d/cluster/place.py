@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from midline3d.errors import InputError
-from midline3d.tracking.workers import cores, usual_workers
+from midline3d.processors import cores
+from midline3d.tracking.workers import usual_workers
 
 if TYPE_CHECKING:
     from distributed import Client

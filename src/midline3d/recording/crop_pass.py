@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from midline3d.processors import cores
 from midline3d.recording.background.light import Field
 from midline3d.recording.background.signal import as_bytes, signal
 from midline3d.recording.crops import LOCATIONS, Begun, CropWriter, cut, inside, origins
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.locator import Locator, Sight, crop_behind, reach_of, sharpness
 from midline3d.recording.locating.places import ABSENT, Decider, Found
-from midline3d.recording.sources import side_by_side, synchronised
+from midline3d.recording.sources import Picture, in_order, synchronised
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -29,6 +30,14 @@ QUIET = 20
 """Frames, spread over the recording, that tell the noise beside the worm."""
 SAVED = 250
 """Frames after which what was done is saved: some 15 s of work at 2048 px."""
+
+
+def _whole(decoded: Iterator[tuple[int, list[Picture | None]]], views: int) -> Iterator[tuple[int, list[Picture]]]:
+    """The frames that every camera has a picture of."""
+    for frame, pictures in decoded:
+        whole = [picture for picture in pictures if picture is not None and picture.any()]
+        if len(whole) == views:
+            yield frame, whole
 
 
 class CropPass:
@@ -54,17 +63,15 @@ class CropPass:
         # What was begun is looked at some way back: by then the likeliest way through time is what it was.
         start = self.frames.start + max(0, self.done - 2 * settings.lag)
         before = start - 1
-        for frame, pictures in synchronised(sources, offsets, start, self.frames.stop):
+        decoded = synchronised(sources, offsets, start, self.frames.stop)
+        for sight, places in in_order(lambda item: self.locator.see(*item), _whole(decoded, len(views)), 2 * cores()):
+            frame = sight.frame
             if progress:
                 progress(max(frame - self.frames.start, self.begun.done), len(self.frames))
-            whole = [picture for picture in pictures if picture is not None and picture.any()]
-            if len(whole) < len(views):
-                continue
             if decider is None:
-                size = sum(picture.nbytes for picture in whole)
+                size = sum(picture.nbytes for picture in sight.pictures)
                 lag = int(np.clip(settings.memory * 1e6 / size, 4, settings.lag))
                 decider = Decider(lag, settings, self.locator.step())
-            sight, places = self.locator.see(frame, whole)
             self.waiting.append(sight)
             decision = decider.add(places, frame - before)
             before = frame
@@ -131,7 +138,7 @@ class CropPass:
         self.log.origin[place] = corner
         if location != "not located":
             self.log.centre[place] = centre
-        fields = side_by_side(lambda view: self.crop(sight, view, corner[view]), range(len(sight.pictures)))
+        fields = [self.crop(sight, view, corner[view]) for view in range(len(sight.pictures))]
         self.log.sharpness[place] = [sharpness(values) for values in fields]
         self.writer.write(place, np.stack([as_bytes(*one) for one in zip(fields, self.gain, strict=True)]))
         if place % max(1, len(self.frames) // QUIET) == 0:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch.nn.functional import max_pool2d
 
 from midline3d.settings import DirtSettings
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.dirt import grown
 from midline3d.tracking.evidence import THINNEST
 from midline3d.tracking.learning import (
     LENGTH_ITERATIONS,
@@ -85,8 +85,7 @@ def _doubtful(animal: Animal, tail: bool, settings: DirtSettings) -> bool:
     end = drawn_light(clip, frames, animal.sample.states, taper) - rest
     unit = clip.brightness[:, None, None]
     width = clip.settings.evidence.width * float(taper.sharp.clamp(min=THINNEST).mean())
-    radius = round(BESIDE * width)
-    near = max_pool2d((end > END * unit).float(), 2 * radius + 1, 1, radius) > 0
+    near = grown(end > END * unit, round(BESIDE * width))
     nothing = torch.zeros_like(end)
     light = (nothing - clip.without_dirt(nothing, frames)) / unit
     pieces = torch.where(near, light, 0.0).sum((2, 3)).mean(0) / width**2

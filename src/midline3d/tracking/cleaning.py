@@ -18,7 +18,7 @@ from midline3d.state import FrameState, merged
 from midline3d.tracking.begin import Beginning, Progress
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.dirt import Dirt
-from midline3d.tracking.evidence import evidence
+from midline3d.tracking.evidence import THINNEST, evidence
 from midline3d.tracking.follow import Candidate, Tracked, outcome
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import body_taper, dirt_beside, drawn_light, problem_of
@@ -48,9 +48,7 @@ def to_clean(clip: Clip, unexplained: dict[int, float]) -> list[int]:
     return [frame for frame in sorted(unexplained) if asked[frame]]
 
 
-def dirt_of_frames(
-    beginning: Beginning, chosen: list[int], found: list[int], read: Read, progress: Progress
-) -> Dirt:
+def dirt_of_frames(beginning: Beginning, chosen: list[int], found: list[int], read: Read, progress: Progress) -> Dirt:
     """The dirt of chosen frames, by all that have a midline within reach."""
     clip, parts = beginning.clip.on(torch.device("cpu")), list[Dirt]()
     taper, reach = body_taper(clip, chosen[0], beginning.body.on(clip.device)), clip.settings.dirt.reach
@@ -70,10 +68,32 @@ def dirt_of_frames(
     return Dirt.joined(parts)
 
 
-def cleaned(beginning: Beginning, dirt: Dirt, read: Read, progress: Progress) -> Iterator[Tracked]:
-    """The frames whose images change by taking off this dirt instead of what was taken off before, fitted again."""
+def changed_by(beginning: Beginning, dirt: Dirt) -> tuple[Dirt, list[int]]:
+    """The frames whose light changes clearly by taking off this dirt instead of what was taken off before; and the dirt
+    that is taken off, which in all others is as before."""
+    clip, settings = beginning.clip, beginning.clip.settings
+    width = settings.evidence.width * float(beginning.taper.sharp.clamp(min=THINNEST).mean())
+    piece = (clip.brightness.cpu() * width**2)[:, None, None]
+    kept, changed = list[Dirt](), list[int]()
+    for frame in dirt.frames.tolist():
+        place = clip.places([frame])
+        nothing = torch.zeros(len(piece), dirt.window, dirt.window)
+        old, new = (
+            light if light is not None else nothing
+            for light in (
+                None if clip.dirt is None else clip.dirt.around(frame, place[0]),
+                dirt.around(frame, place[0]),
+            )
+        )
+        clearly = bool((((new - old) / piece).abs().sum((1, 2)) > settings.dirt.left).any())
+        kept.append(Dirt.of([frame], place, new if clearly else old, reach=0))
+        changed += [frame] if clearly else []
+    return Dirt.joined(kept), changed
+
+
+def cleaned(beginning: Beginning, dirt: Dirt, changed: list[int], read: Read, progress: Progress) -> Iterator[Tracked]:
+    """Some frames fitted again to images without this dirt."""
     clip, new = beginning.clip, replace(beginning.clip, dirt=dirt)
-    changed = [frame for frame in dirt.frames.tolist() if _changed(clip, new, frame)]
     weights = clip.settings.second_order
     for first in range(0, len(changed), FITTED_AT_ONCE):
         progress("fitting again without the dirt", first, len(changed))
@@ -85,15 +105,6 @@ def cleaned(beginning: Beginning, dirt: Dirt, read: Read, progress: Progress) ->
         for row, frame in enumerate(part):
             verdict = judge(seen[[row]], 0.0, clip.settings.judging)
             yield outcome(new, frame, Candidate(done[[row]], seen[[row]], verdict))
-
-
-def _changed(old: Clip, new: Clip, frame: int) -> bool:
-    """Whether other light is taken off a frame."""
-    place = old.places([frame])[0]
-    light = [None if clip.dirt is None else clip.dirt.around(frame, place) for clip in (old, new)]
-    if light[0] is None or light[1] is None:
-        return light[0] is not light[1]
-    return not torch.equal(light[0], light[1])
 
 
 def _there(read: Read, frame: int) -> FrameState:

@@ -135,8 +135,11 @@ class Clip:
         images = self.pixels(frames).to(self.device).float()
         offset = torch.from_numpy(self.prepared.offset).to(images)[:, None, None]
         images = balanced((images - offset) * (contrast / self.brightness)[:, None, None])
-        cameras = self.cameras.local(self.centres(frames), self.origins(frames))
-        return Views(images, cameras.to(torch.float32).to(self.device))
+        return Views(images, self.local_cameras(frames))
+
+    def local_cameras(self, frames: list[int]) -> Cameras:
+        """The rig as each frame's crops see it, float32."""
+        return self.cameras.local(self.centres(frames), self.origins(frames)).to(torch.float32).to(self.device)
 
     def plain_views(self, frames: list[int]) -> Views:
         """Images in which the body's middle has the brightness 1 and nothing is negative: the paper's."""

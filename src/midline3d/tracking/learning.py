@@ -21,6 +21,7 @@ from midline3d.fitting.body import (
     length_variance,
 )
 from midline3d.fitting.second_order import Problem, rendered
+from midline3d.fitting.views import Views
 from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import SecondOrderSettings, Settings
@@ -33,12 +34,17 @@ from midline3d.tracking.veil import learn_veil
 
 
 def problem_of(
-    clip: Clip, frames: list[int], taper: Profile, anchor: FrameState, weights: SecondOrderSettings
+    clip: Clip,
+    frames: list[int],
+    taper: Profile,
+    anchor: FrameState,
+    weights: SecondOrderSettings,
+    views: Views | None = None,
 ) -> Problem:
-    """The second-order problem of a batch of frames."""
+    """The second-order problem of a batch of frames; `views`, where they are not the clip's own."""
     pixels, curve = clip.settings.pixels, clip.settings.curve
     return Problem(
-        views=clip.views(frames),
+        views=clip.views(frames) if views is None else views,
         taper=taper,
         basis=spline_basis(curve.vertices, curve.nodes, torch.float32, clip.device),
         objective=Objective(pixels.cutoff, robust=pixels.robust),
@@ -245,7 +251,9 @@ def remeasured(animal: Animal) -> Animal:
 
 def drawn_light(clip: Clip, frames: list[int], states: FrameState, taper: Profile) -> Float[Tensor, "frame camera w w"]:
     """What is drawn of a body in some frames, in the crops' units."""
-    problem = problem_of(clip, frames, taper, states, clip.settings.second_order)
+    size = clip.prepared.window
+    views = Views(states.points.new_zeros(len(frames), clip.cameras.count, size, size), clip.local_cameras(frames))
+    problem = problem_of(clip, frames, taper, states, clip.settings.second_order, views)
     return rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
 
 
@@ -268,8 +276,7 @@ def dirt_beside(
     own = clip.settings.evidence
     width = own.width * taper.sharp.clamp(min=THINNEST).expand(len(frames), -1)
     body = drawn > settings.covered * clip.brightness[:, None, None]
-    cameras = clip.cameras.local(clip.centres(frames), clip.origins(frames)).to(torch.float32).to(clip.device)
-    seen = project(cameras, straight_on(states, settings.onward), states.shift)
+    seen = project(clip.local_cameras(frames), straight_on(states, settings.onward), states.shift)
     body |= marked(seen, drawn.shape[-1], round(float(width.mean())))
     left = torch.where(body, torch.nan, left).cpu()
     near = around(body, width, own.reach).cpu()

@@ -24,7 +24,7 @@ from midline3d.store.dataset import STRETCHES
 from midline3d.store.manifest import runs
 from midline3d.tracking.begin import Beginning, Progress
 from midline3d.tracking.checkpoint import recorded, stored_state
-from midline3d.tracking.cleaning import cleaned, dirt_of_frames, to_clean
+from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, to_clean
 from midline3d.tracking.clip import DIRT
 from midline3d.tracking.evidence import evidence
 from midline3d.tracking.follow import Candidate, Track, Tracked, follow, outcome
@@ -152,7 +152,8 @@ def _cleaned(frames: Frames, progress: Progress) -> tuple[Frames, dict[int, Trac
     if not chosen:
         return frames, {}
     dirt = dirt_of_frames(frames.beginning, chosen, sorted(left), frames.state, progress)
-    again = {tracked.frame: tracked for tracked in cleaned(frames.beginning, dirt, frames.state, progress)}
+    dirt, changed = changed_by(frames.beginning, dirt)
+    again = {tracked.frame: tracked for tracked in cleaned(frames.beginning, dirt, changed, frames.state, progress)}
     return replace(frames, beginning=replace(frames.beginning, clip=replace(clip, dirt=dirt))), again
 
 

@@ -12,11 +12,12 @@ from typing import Any
 from rich.table import Table
 
 from midline3d.errors import InputError
+from midline3d.processors import cores
 from midline3d.store import STATUSES, info
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.job import Job
 from midline3d.tracking.tasks import packed
-from midline3d.tracking.workers import Event, cores, side_by_side, usual_workers
+from midline3d.tracking.workers import Event, side_by_side, usual_workers
 
 
 @dataclass(frozen=True)

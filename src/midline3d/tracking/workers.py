@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midline3d.errors import InputError
+from midline3d.processors import cores
 from midline3d.tracking.child import Child
 from midline3d.tracking.job import Job
 from midline3d.tracking.tasks import packed
@@ -26,13 +27,6 @@ Tell = Callable[[int, float], None]
 """Called with a clip's number and how much of it is done."""
 Waiting = queue.Queue[tuple[int, dict[str, Any]]]
 """Tasks with their numbers."""
-
-
-def cores() -> int:
-    """Cores that this process may use: those that the system gives it, or as few as OMP_NUM_THREADS says."""
-    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return min(given, max(1, int(asked))) if asked.isdigit() else given
 
 
 def usual_workers(tasks: int) -> int:

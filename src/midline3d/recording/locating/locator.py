@@ -18,7 +18,7 @@ from midline3d.recording.crops import cut
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import ABSENT, Candidates, Expected, Found, Places, candidates, combine
 from midline3d.recording.locating.survey import Survey
-from midline3d.recording.sources import Picture, side_by_side
+from midline3d.recording.sources import Picture
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Locator:
 
     def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
         """Candidates in every view, with each view's light and registration, and the places they can stand for."""
-        shown = side_by_side(lambda view: self._view(frame, view, pictures[view]), range(len(pictures)))
+        shown = [self._view(frame, view, picture) for view, picture in enumerate(pictures)]
         sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
         return sight, combine(self.cameras, sight.seen, Expected(self.survey.mass), self.settings)
 
@@ -68,10 +68,11 @@ class Locator:
         background = self.survey.backgrounds[view]
         span = float(np.diff(background.moments).min()) if len(background.moments) > 1 else np.inf
         moment = int(frame // max(1.0, span / KEPT))
-        if view not in self.kept or self.kept[view][0] != moment:
+        kept = self.kept.get(view)  # once: other frames are seen at the same time
+        if kept is None or kept[0] != moment:
             small = shrink(background.at(frame), self.survey.factor)
-            self.kept[view] = (moment, small, texture_of(small))
-        return self.kept[view][1:]
+            kept = self.kept[view] = (moment, small, texture_of(small))
+        return kept[1:]
 
     def scale(self) -> float:
         """px per mm where the worm usually is."""

@@ -7,7 +7,7 @@ was dropped or cannot be read. It holds no open file between calls.
 from midline3d.recording.sources.opening import open_source
 from midline3d.recording.sources.source import Picture, Source, exists, grey
 from midline3d.recording.sources.stills import PICTURE_SUFFIXES
-from midline3d.recording.sources.threads import ahead, side_by_side, synchronised
+from midline3d.recording.sources.threads import ahead, in_order, side_by_side, synchronised
 
 __all__ = [
     "PICTURE_SUFFIXES",
@@ -16,6 +16,7 @@ __all__ = [
     "ahead",
     "exists",
     "grey",
+    "in_order",
     "open_source",
     "side_by_side",
     "synchronised",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, TypeVar
 
+from midline3d.processors import cores
 from midline3d.recording.sources.source import Picture, Source
 
 Item = TypeVar("Item")
@@ -77,11 +78,29 @@ def side_by_side(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Ma
     return list(_threads().map(work, items))
 
 
+def in_order(work: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Iterator[Made]:
+    """What `work` makes of each item, in order, up to `depth` of them worked on at once.
+
+    `work` may not use `side_by_side`, whose threads these are.
+    """
+    waiting: deque[Future[Made]] = deque()
+    try:
+        for item in items:
+            waiting.append(_threads().submit(work, item))
+            if len(waiting) >= depth:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for left in waiting:
+            left.cancel()
+
+
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="midline3d-pictures")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="midline3d-pictures")
 
 
 def decoding_threads(cameras: int) -> int:
     """Threads for one camera's decoder, so that all of them fill the machine and do not fight."""
-    return max(1, (os.cpu_count() or 1) // max(1, cameras))
+    return max(1, cores() // max(1, cameras))

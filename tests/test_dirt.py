@@ -1,0 +1,170 @@
+"""Light that stays where it is while the body moves on: found, kept, taken off; and ends that lay on it."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scenes import as_float, worm
+
+from midline3d.population.score import score
+from midline3d.settings import DirtSettings, Settings
+from midline3d.synth import Plan, simulate
+from midline3d.tracking import caught_ends
+from midline3d.tracking.cleaning import to_clean
+from midline3d.tracking.dirt import Dirt, find_dirt, grown, marked, moved, straight_on
+from midline3d.tracking.learning import Animal
+from midline3d.tracking.reconstruct import Job, reconstruct
+
+SIZE, FRAMES = 40, 12
+SPECK = (slice(18, 22), slice(24, 28))
+"""Rows and columns of a speck of 50 grey levels, in the crops of the first frame."""
+
+
+def passing(step: int) -> tuple[torch.Tensor, np.ndarray]:
+    """What a body leaves over that passes a speck from left to right, its crops moving along by `step` px a frame."""
+    left = torch.zeros(FRAMES, 1, SIZE, SIZE)
+    places = np.zeros((FRAMES, 1, 2), np.int64)
+    for frame in range(FRAMES):
+        places[frame, 0, 0] = step * frame
+        rows, columns = SPECK
+        left[frame, 0, rows, columns.start - step * frame : columns.stop - step * frame] = 50.0
+        body = 3 * frame - step * frame
+        left[frame, 0, 15:25, max(0, body) : body + 6] = torch.nan
+    return left, places
+
+
+def found(left: torch.Tensor, places: np.ndarray, **changed: int) -> Dirt:
+    settings = replace(DirtSettings(), **changed)
+    frames, near = list(range(FRAMES)), torch.ones_like(left, dtype=torch.bool)
+    return find_dirt(frames, frames, places, left, near, torch.tensor([2.0]), settings, settings.reach)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_what_stays_is_dirt_also_where_the_body_lies(step: int) -> None:
+    left, places = passing(step)
+    dirt = found(left, places)
+    for frame in range(FRAMES):
+        light = dirt.around(frame, places[frame])
+        assert light is not None
+        rows, columns = SPECK
+        there = light[0, rows, columns.start - step * frame : columns.stop - step * frame]
+        assert torch.equal(there, torch.full_like(there, 48.0)), "less the noise"
+        assert float(light.sum()) == 48.0 * there.numel(), "and nothing else"
+
+
+def test_what_moves_along_with_the_body_is_not() -> None:
+    left, places = passing(0)
+    left[:, 0, 18:22, 24:28] = 0.0
+    for frame in range(FRAMES):  # the light of a tail that is not drawn, right behind the body
+        left[frame, 0, 18:22, 3 * frame + 6 : 3 * frame + 10] = 50.0
+    assert all(found(left, places).around(frame, places[frame]) is None for frame in range(FRAMES))
+
+
+def test_a_pixel_that_is_hardly_ever_free_says_nothing() -> None:
+    left, places = passing(0)
+    left[3:, 0, 18:22, 24:28] = torch.nan
+    dirt = found(left, places)
+    assert all(dirt.around(frame, places[frame]) is None for frame in range(FRAMES))
+    assert found(left, places, free=3).around(0, places[0]) is not None
+
+
+def test_dirt_speaks_for_the_frames_around_it_and_in_their_crops() -> None:
+    light = torch.zeros(2, 2, 8, 8)
+    light[0, 1, 3, 4], light[1, 0, 0, 0] = 7.4, 300.0
+    places = np.array([[[10, 20], [30, 40]], [[11, 20], [30, 41]]])
+    dirt = Dirt.of([5, 30], places, light, reach=3)
+    assert dirt.around(9, places[0]) is None and dirt.around(8, places[0]) is not None
+    shifted = dirt.around(5, places[0] + np.array([1, -2]))
+    assert shifted is not None and shifted.nonzero().tolist() == [[1, 5, 3]] and float(shifted.max()) == 7.0
+    bright = dirt.around(31, places[1])
+    assert bright is not None and float(bright.max()) == 255.0
+    again = Dirt.of_plain(dirt.plain())
+    for name, value in vars(dirt).items():
+        kept = getattr(again, name)
+        assert torch.equal(kept, value) if isinstance(value, torch.Tensor) else kept == value
+    joined = Dirt.joined([Dirt.of([5], places[:1], light[:1], 3), Dirt.of([30], places[1:], light[1:], 3)])
+    assert all(
+        torch.equal(getattr(joined, name), getattr(dirt, name)) for name in ("frames", "first", "pixel", "light")
+    )
+
+
+def test_a_window_that_begins_elsewhere() -> None:
+    window = torch.arange(9.0).view(3, 3)
+    assert moved(window, [1, 0]).tolist() == [[1, 2, 0], [4, 5, 0], [7, 8, 0]]
+    assert moved(window, [0, -2]).tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 2]]
+    assert not moved(window, [3, 0]).any()
+
+
+def test_straight_on_from_both_ends() -> None:
+    state = as_float(worm(2, 41, seed=3))
+    points = straight_on(state, 0.2)
+    count = points.shape[1] // 2
+    for end, outward, part in ((0, -1, points[:, :count]), (-1, 1, points[:, count:])):
+        way = part - state.points[:, [end]]
+        tangent = outward * state.bishop[:, end, :, 0]
+        assert torch.allclose(way[:, -1], 0.2 * state.length[:, None] * tangent, atol=1e-5)
+        assert torch.allclose(way[:, 0], way[:, -1] / count, atol=1e-5), "in even steps"
+
+
+def test_pixels_around_points() -> None:
+    seen = torch.tensor([[[[2.2, 5.0], [-30.0, 4.0], [torch.nan, 0.0]]]])
+    there = marked(seen, 9, 1)
+    assert there[0, 0].nonzero().tolist() == [[v, u] for v in (4, 5, 6) for u in (1, 2, 3)]
+    assert torch.equal(grown(there, 0), there)
+
+
+class _Clip(SimpleNamespace):
+    """As much of a clip as choosing frames asks for."""
+
+    def __len__(self) -> int:
+        return 100
+
+
+def test_frames_around_those_that_leave_light_over_are_cleaned() -> None:
+    clip: Any = _Clip(settings=Settings(), dirt=None)
+    left = dict.fromkeys(range(0, 100, 2), 0.1)
+    assert to_clean(clip, left) == []
+    left[40] = 0.5
+    assert to_clean(clip, left) == list(range(20, 61, 2))
+    light, place = torch.zeros(1, 1, 4, 4), np.zeros((1, 1, 2), np.int64)
+    known: Any = _Clip(settings=Settings(), dirt=Dirt.of([90], place, light, reach=4))
+    assert to_clean(known, left) == [*range(20, 61, 2), 86, 88, 90, 92, 94], "those that had some taken off, too"
+    off: Any = _Clip(settings=replace(Settings(), dirt=DirtSettings(removed=False)), dirt=None)
+    assert to_clean(off, left) == []
+
+
+@pytest.mark.parametrize(("gained", "length"), [(100.0, 0.7), (10.0, 1.0)])
+def test_an_end_comes_off_where_the_rest_leaves_clearly_less_over(
+    gained: float, length: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings()
+    states = as_float(worm(1, 41, seed=3))
+    body: Any = SimpleNamespace(length=torch.tensor(1.0))
+    monkeypatch.setattr(caught_ends, "replace", lambda record, **new: type(record)(**(vars(record) | new)))
+    monkeypatch.setattr(caught_ends, "with_dirt", lambda animal: animal)
+    monkeypatch.setattr(caught_ends, "_doubtful", lambda animal, tail, _: tail and float(animal.body.length) == 1.0)
+
+    def fitted(clip: Any, animal: Animal, iterations: int, settled: float) -> Animal:
+        shorter = float(animal.body.length) < 1
+        return replace(animal, energy=-gained * caught_ends.nat(settings) if shorter else 0.0)
+
+    monkeypatch.setattr(caught_ends, "fitted", fitted)
+    clip: Any = SimpleNamespace(settings=settings)
+    animal = Animal(clip, caught_ends.Sample([0], states), body, torch.zeros(3, 4), 5.0)
+    found = caught_ends.without_dirt(clip, animal)
+    assert float(found.body.length) == pytest.approx(length)
+    assert float(found.sample.states.length) == pytest.approx(length * float(states.length))
+
+
+@pytest.mark.long
+def test_an_end_beside_dirt_is_the_worms_own(tmp_path: Path) -> None:
+    """A larva whose tail lies beside drifting dirt in every view: it was drawn a third too long, on through it."""
+    simulate(tmp_path / "recording", Plan("varied", frames=40, size=512, seed=80))
+    reconstruct(Job(tmp_path / "recording", tmp_path / "out"), lambda *_: None)
+    frames = score(tmp_path / "out", tmp_path / "recording" / "truth.nc")
+    assert np.nanmean(frames.midline) < 0.4 and np.nanmean(frames.ends) < 3
+    assert frames.wrong.sum() <= 4
