@@ -1,4 +1,4 @@
-"""Whether the standard deviations of the kinematics hold: how far measured quantities lie from those of the true midlines."""
+"""Whether the standard deviations of the kinematics hold: measured quantities beside those of the true midlines."""
 
 from __future__ import annotations
 
@@ -44,27 +44,28 @@ class Held:
 def derived_z(
     result: xr.Dataset | Path | str, truth: xr.Dataset | Path | str, options: kinematics.Options | None = None
 ) -> dict[str, Array]:
-    """For every quantity (measured - true) / standard deviation, as one row of numbers, NaN left out.
+    """For every quantity (measured - true) / standard deviation, as one row of numbers.
 
-    The truth is measured over the frames that the result has, with its ends in the result's order: which of them is the head is
-    another question, and so are frames that are wrong; those of `options.without` are left out of both.
+    The truth is measured over the frames that the result has, with its ends in the result's order: which of them is
+    the head is another question, and so are frames that are wrong; those of `options.without` are left out of both.
     """
     result, truth = opened(result), opened(truth)
     options = options or kinematics.Options(without=("suspect",))
     found = kinematics.of(result, options)
     true = kinematics.of(_in_its_place(result, truth, options.without), replace(options, draws=0, without=()))
-    values = {str(name): true[name].values for name in true.data_vars}
     stated = {str(name): found[name].values for name in found.data_vars}
-    values = matched(stated, values)
+    values = matched(stated, {str(name): true[name].values for name in true.data_vars})
     return {
-        name: _finite(change(MEASURED[name], stated[name], np.asarray(values[name])) / stated[name + STD])
+        name: _z(change(MEASURED[name], stated[name], np.asarray(values[name])), stated[name + STD])
         for name in MEASURED
         if name + STD in stated and name in values
     }
 
 
-def _finite(z: Array) -> Array:
-    return np.asarray(z[np.isfinite(z)]).ravel()
+def _z(off: Array, deviation: Array) -> Array:
+    """Of what is known, and can be off at all: the path's length is 0 in its first frame."""
+    known = np.isfinite(off) & (deviation > 0)
+    return np.asarray(off[known] / deviation[known])
 
 
 def _in_its_place(result: xr.Dataset, truth: xr.Dataset, without: tuple[str, ...]) -> xr.Dataset:
@@ -79,9 +80,12 @@ def _in_its_place(result: xr.Dataset, truth: xr.Dataset, without: tuple[str, ...
     if "status" in result:
         gone |= np.isin(result.status.values.astype(str), without)
     there = ~gone
-    apart = np.linalg.norm(points - goal, axis=-1)[there].mean() if there.any() else 0.0
-    turned = np.linalg.norm(points - goal[:, ::-1], axis=-1)[there].mean() if there.any() else 0.0
+    if not there.any():
+        raise InputError("the result has no frame with a midline that could be held against the truth")
+    apart, turned = (np.linalg.norm(points - each, axis=-1)[there].mean() for each in (goal, goal[:, ::-1]))
     goal = goal[:, ::-1].copy() if turned < apart else goal.copy()
+    # Where the world's origin lies is the calibration's affair, and nothing but the centroid's place depends on it.
+    goal += (points - goal)[there].mean((0, 1))
     goal[gone] = np.nan
     placed = (("time", "space", "keypoint", "individual"), goal.transpose(0, 2, 1)[..., None])
     kept = {name: result[name] for name in ("time", "frame") if name in result.coords}
@@ -90,7 +94,7 @@ def _in_its_place(result: xr.Dataset, truth: xr.Dataset, without: tuple[str, ...
 
 
 def held(recordings: Sequence[Mapping[str, Array]]) -> dict[str, Held]:
-    """Of all recordings together, each quantity counting every recording that has it alike, however many values it has."""
+    """Of all recordings together; each counts alike that has the quantity, however many values of it."""
     found = {}
     for name in MEASURED:
         parts = [each[name] for each in recordings if name in each and each[name].size]
@@ -114,7 +118,13 @@ def held_table(rows: Mapping[str, Held], recordings: int) -> Table:
     title = f"standard deviations of the kinematics against the truth of {recordings} recording{'s'[: recordings > 1]}"
     columns = ("quantity", "values", "mean z²", "median z²", *(f"within {percent} %" for percent in WITHIN))
     lines = [
-        (name, str(row.values), f"{row.mean_z2:.2f}", f"{row.median_z2:.2f}", *(f"{row.within[p]:.0f} %" for p in WITHIN))
+        (
+            name,
+            str(row.values),
+            f"{row.mean_z2:.2f}",
+            f"{row.median_z2:.2f}",
+            *(f"{row.within[p]:.0f} %" for p in WITHIN),
+        )
         for name, row in rows.items()
     ]
     return table_of(title, columns, lines, "where they hold: mean z² 1, median z² 0.45, 68 % and 95 %")

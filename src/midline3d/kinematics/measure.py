@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from midline3d.kinematics.draws import Deviations, cloud, deviations_of
+from midline3d.kinematics.deviations import Deviations, deviations_of
+from midline3d.kinematics.draws import cloud
 from midline3d.kinematics.grid import Midlines, is_placed, midlines_of
 from midline3d.kinematics.options import Options
 from midline3d.kinematics.quantities import COORDINATES, QUANTITIES, STD, Quantity
@@ -19,7 +20,7 @@ from midline3d.kinematics.values import Scope, Values, straightness_limit, value
 from midline3d.store import open_result
 from midline3d.world import World, world_of
 
-DRAWN_WRITHE_POINTS = 24
+DRAWN_WRITHE_POINTS = 20
 """Points that the writhe of drawn midlines is computed from: its change is wanted, and all 64 would take longer than
 everything else together."""
 STATED = "sigma_across and sigma_along of the result, and the scatter of its centroid"

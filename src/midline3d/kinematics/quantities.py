@@ -167,12 +167,8 @@ BOUTS = {
     "turn_start": Quantity(("turn",), "s", "end of the run forward before the turn", place=True),
     "turn_end": Quantity(("turn",), "s", "start of the run forward after it", place=True),
     "turn_angle": _moving(("turn",), "rad", "angle between the directions of both runs"),
-    "turn_roll": replace(
-        _moving(("turn",), "rad", "turn of the bending plane about the body meanwhile"), period=pi
-    ),
-    "turn_reversal": Quantity(
-        ("turn",), "1", "1 where the animal went backwards in between", place=True, counted=True
-    ),
+    "turn_roll": replace(_moving(("turn",), "rad", "turn of the bending plane about the body meanwhile"), period=pi),
+    "turn_reversal": Quantity(("turn",), "1", "1 where the animal went backwards in between", place=True, counted=True),
 }
 EIGENWORMS = {
     "eigenworm": Quantity(

@@ -19,9 +19,9 @@ EVENTS = ("run", "turn")
 def standard_deviations(cloud: Cloud, scope: Scope, values: Values) -> Values:
     """Standard deviations of the values, under their names and `STD`; NaN where the value is not known.
 
-    sqrt(mean_k (v_k - v_0)^2), with v_k measured from the k-th drawn midlines and v_0 from the midlines themselves, both by
-    their points alone. That is about the value as stated, and not about the draws' mean: noise that makes a body less planar
-    does so in the stated value, too. What is unknown in most draws has no standard deviation.
+    sqrt(mean_k (v_k - v_0)^2), with v_k measured from the k-th drawn midlines and v_0 from the midlines themselves,
+    both by their points alone. That is about the value as stated, and not about the draws' mean: noise that makes a
+    body less planar has done so in the stated value, too. What is unknown in most draws has no standard deviation.
     """
     stated = matched(values, values_of(moved(cloud.lines, cloud.lines.points), scope))
     names = [name for name in values if name in MEASURED and not MEASURED[name].counted]
@@ -42,40 +42,33 @@ def _root(squares: Array, known: Array, value: Array, draws: int) -> Array:
     return np.sqrt(np.where(enough, squares / np.maximum(known, 1), np.nan))
 
 
-def change(quantity: Quantity, drawn: Array, stated: Array) -> Array:
-    """What was drawn less what is stated, as small as the free sign or the turns of an angle allow."""
+def change(quantity: Quantity, one: Array, other: Array) -> Array:
+    """One value less another, as small as a free sign or the turns of an angle allow."""
     if quantity.either_sign:
-        axes = tuple(range(1, drawn.ndim))
-        sign = np.sign(np.nansum(drawn * stated, axes, keepdims=True))
-        drawn = drawn * np.where(sign == 0, 1, sign)
-    change = drawn - stated
-    if quantity.period:
-        change = change - quantity.period * np.round(change / quantity.period)
-    return change
+        sign = np.sign(np.nansum(one * other, tuple(range(1, one.ndim)), keepdims=True))
+        one = one * np.where(sign == 0, 1, sign)
+    off = one - other
+    return off - quantity.period * np.round(off / quantity.period) if quantity.period else off
 
 
 def matched(values: Values, drawn: Values) -> Values:
-    """What was drawn, its runs and turns put in the places of those of `values` that they have most time in common with."""
+    """What was drawn, its runs and turns in the places of those of `values` that they have most time in common with."""
     found = dict(drawn)
     for kind in EVENTS:
         start, end = f"{kind}_start", f"{kind}_end"
         if start not in values:
             continue
-        if start not in drawn:
-            names = [name for name in values if name.startswith(f"{kind}_")]
-            found |= {name: np.full(len(values[start]), np.nan) for name in names}
-            continue
-        places = _matches((values[start], values[end]), (drawn[start], drawn[end]))
-        for name in drawn:
-            if name.startswith(f"{kind}_") and not MEASURED[name].counted:
-                # One more at the end, for what has no like.
-                found[name] = np.append(drawn[name], np.nan)[places]
+        none = {name: np.zeros(0) for name in MEASURED if name.startswith(f"{kind}_")}
+        theirs = {name: drawn.get(name, none[name]) for name in none if not MEASURED[name].counted}
+        places = _matches((values[start], values[end]), (theirs[start], theirs[end]))
+        # One more at the end, for what has no like.
+        found |= {name: np.append(each, np.nan)[places] for name, each in theirs.items()}
     return found
 
 
 def _matches(these: tuple[Array, Array], those: tuple[Array, Array]) -> NDArray[np.int64]:
-    """(these,) of each stretch of frames the one of `those` with most frames in common; -1 where none has any."""
+    """(these,) of each stretch of time the one of `those` with most in common; -1 where none has any."""
     if not len(these[0]) or not len(those[0]):
         return np.full(len(these[0]), -1)
-    common = np.minimum(these[1][:, None], those[1]) - np.maximum(these[0][:, None], those[0]) + 1
+    common = np.minimum(these[1][:, None], those[1]) - np.maximum(these[0][:, None], those[0])
     return np.where(common.max(1) > 0, common.argmax(1), -1)

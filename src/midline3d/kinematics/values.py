@@ -15,7 +15,7 @@ from midline3d.kinematics.smoothing import Window, scatter
 
 Array = NDArray[Any]
 Values = dict[str, Any]
-"""Arrays and numbers by the names of `MEASURED`, with time on the grid of `Midlines`, and frames where times are meant."""
+"""Arrays and numbers by the names of `MEASURED`, time on the grid of `Midlines`, starts and ends as frames of it."""
 NOISES = 3.0
 """Times its noise that the curvature must be for its torsion to be given."""
 
