@@ -39,10 +39,11 @@ STEADY_ACROSS, STEADY_ALONG = 0.3, 0.75
 move."""
 WANDER = 0.8
 """Variance of the slow part of the whole body's error, in that of its scatter from frame to frame."""
-TIP, TIP_BEND = 0.085, 2.0
-"""Body lengths from either end, and the standard deviation of the curvature at the very end, 1/body length, which
-falls to nothing over them: all images of a tip are faint, and a smooth curve is drawn. It is 1.5 to 3 at head and
-tail, in clear and blurred recordings alike."""
+TIP, TIP_BEND, TIP_FLAT = 0.085, 2.0, 0.3
+"""Body lengths from either end over which the curvature is less and less known, the standard deviation of each of its
+components at the very end, 1/body length, and the share by which it is drawn too small there: all images of a tip are
+faint, and a smooth curve is drawn. They are 1.5 to 3 and 0.2 to 0.6 at head and tail, in clear and blurred recordings
+alike."""
 TURN, STRAIN = 0.03, 0.02
 """What a calibration that is off by a few px makes of the world, the same in all frames: rad by which it turns it about
 each axis, and the share by which it stretches and shears it. Of 30 recordings with errors of 2 to 5 px the median is
@@ -104,8 +105,11 @@ class Cloud:
         bends = np.stack([np.maximum(TIP - place, 0), np.maximum(TIP - 1 + place, 0)]) ** 3 / (6 * TIP)
         # Two ends that have nothing to do with each other.
         ends = np.array([0.0, 100.0])
-        sizes = _field(rng, (count, 2), ends, SLOW * self.lines.fps) + _field(rng, (1, 2), ends)
-        return np.asarray(TIP_BEND / np.sqrt(2) * sizes @ bends)
+        free = _field(rng, (count, 2), ends, SLOW * self.lines.fps) + _field(rng, (1, 2), ends)
+        known = round(TIP * (keypoints - 1))
+        curvature = self.lines.body.curvature[:, [known, -1 - known]]
+        flat = np.stack([curvature.real, curvature.imag], 1) * rng.standard_normal(2)
+        return np.asarray((TIP_BEND / np.sqrt(2) * free + TIP_FLAT * flat) @ bends)
 
     def _whole(self, rng: np.random.Generator) -> Array:
         """(time, 3, keypoint or 1) mm by which all of the body is off: shaken as it is, and slowly turned as well."""

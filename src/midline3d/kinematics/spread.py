@@ -58,8 +58,8 @@ def matched(values: Values, drawn: Values) -> Values:
         start, end = f"{kind}_start", f"{kind}_end"
         if start not in values:
             continue
-        none = {name: np.zeros(0) for name in MEASURED if name.startswith(f"{kind}_")}
-        theirs = {name: drawn.get(name, none[name]) for name in none if not MEASURED[name].counted}
+        names = [name for name in values if name.startswith(f"{kind}_") and name in MEASURED]
+        theirs = {name: drawn.get(name, np.zeros(0)) for name in names if not MEASURED[name].counted}
         places = _matches((values[start], values[end]), (theirs[start], theirs[end]))
         # One more at the end, for what has no like.
         found |= {name: np.append(each, np.nan)[places] for name, each in theirs.items()}
