@@ -228,9 +228,9 @@ def test_the_table_counts_recordings_alike() -> None:
 
 @pytest.mark.long
 def test_they_hold_for_a_reconstruction(tmp_path: Path) -> None:
-    from midline3d import reconstruct, simulate
+    from midline3d import Plan, reconstruct, simulate
 
-    simulate(tmp_path / "swim", preset="swim", seed=71, frames=40, source="npy")
+    simulate(tmp_path / "swim", Plan("swim", 40, seed=71, source="npy"))
     reconstruct(tmp_path / "swim", tmp_path / "out", device="cpu")
     rows = held([derived_z(tmp_path / "out", tmp_path / "swim" / "truth.nc")])
     for name in ("curvature", "torsion", "velocity", "speed", "forward_speed", "nonplanarity", "spread"):
