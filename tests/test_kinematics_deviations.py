@@ -59,6 +59,7 @@ def lines_of(result: xr.Dataset) -> Midlines:
 def drawn_from(result: xr.Dataset, whole: float = 0.0) -> Cloud:
     lines = lines_of(result)
     found = deviations_of(result, lines, Window.of(0.25, lines.fps))
+    assert found is not None
     return cloud(lines, Deviations(found.across, found.along, whole, found.calibration, found.stated))
 
 
@@ -134,6 +135,8 @@ def test_values_that_are_not_known_have_no_deviation() -> None:
     result.position[20:24] = np.nan
     result.sigma_across[10] = np.nan
     measured = kinematics.of(result, Options(draws=2))
+    few = kinematics.of(curves.result(swimmer(3)), Options(draws=2))
+    assert np.isnan(few.curvature_std).all() and "too few frames" in few.attrs["uncertainty_from"]
     for name in DEVIATIONS:
         if name in measured and "time" in measured[name].dims:
             value = measured[name.removesuffix("_std")]

@@ -37,8 +37,11 @@ class Deviations:
     """Whether the result itself says the first two; else they are what the keypoints scatter by in time."""
 
 
-def deviations_of(result: xr.Dataset, lines: Midlines, window: Window) -> Deviations:
-    """What the result says, and where it says nothing, what its midlines scatter by around their smooth course."""
+def deviations_of(result: xr.Dataset, lines: Midlines, window: Window) -> Deviations | None:
+    """What the result says, and where it says nothing, what its midlines scatter by around their smooth course.
+
+    None where nothing is known: it says nothing, and has too few frames to scatter.
+    """
     centroid = np.full((len(lines.valid), 3), np.nan)
     centroid[lines.valid] = integral(lines.points[lines.valid])
     whole = _root(local_quadratic(centroid, lines.valid, window).scatter)
@@ -48,7 +51,9 @@ def deviations_of(result: xr.Dataset, lines: Midlines, window: Window) -> Deviat
     count, keypoints = lines.points.shape[:2]
     shape = (lines.points - centroid[:, None]).reshape(count, -1)
     spread = local_quadratic(shape, lines.valid, window).scatter.reshape(keypoints, 3)
-    sizes = np.broadcast_to(np.nan_to_num(np.sqrt(np.square(spread).mean(-1))), (count, keypoints))
+    if not np.isfinite(spread).all():
+        return None
+    sizes = np.broadcast_to(np.sqrt(np.square(spread).mean(-1)), (count, keypoints))
     return Deviations(sizes, sizes, whole, 0.0, False)
 
 

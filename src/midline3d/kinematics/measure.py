@@ -15,7 +15,7 @@ from midline3d.kinematics.grid import Midlines, is_placed, midlines_of
 from midline3d.kinematics.options import Options
 from midline3d.kinematics.quantities import COORDINATES, QUANTITIES, STD, Quantity
 from midline3d.kinematics.smoothing import Window
-from midline3d.kinematics.spread import standard_deviations
+from midline3d.kinematics.spread import no_deviations, standard_deviations
 from midline3d.kinematics.values import Scope, Values, straightness_limit, values_of
 from midline3d.store import open_result
 from midline3d.world import World, world_of
@@ -25,6 +25,8 @@ DRAWN_WRITHE_POINTS = 20
 everything else together."""
 STATED = "sigma_across and sigma_along of the result, and the scatter of its centroid"
 SCATTER = "scatter of single frames around their course in time; slower errors are not seen in it"
+
+UNKNOWN = "nothing: the result states no deviations, and has too few frames to scatter"
 
 
 def of(result: xr.Dataset | Path | str, options: Options | None = None, world: World | None = None) -> xr.Dataset:
@@ -43,9 +45,11 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     scope = Scope(options, is_placed(result), directed, straightness_limit(lines, options))
     values = values_of(lines, scope)
     deviations = deviations_of(result, lines, Window.of(options.window, lines.fps))
-    if options.draws:
+    if options.draws and deviations is not None:
         coarse = replace(scope, writhe_points=DRAWN_WRITHE_POINTS)
         values |= standard_deviations(cloud(lines, deviations), coarse, values)
+    elif options.draws:
+        values |= no_deviations(values)
     return _dataset(result, lines, values, options, _attributes(result, lines, options, world, deviations))
 
 
@@ -80,7 +84,7 @@ def _dataset(
 
 
 def _attributes(
-    result: xr.Dataset, lines: Midlines, options: Options, world: World, deviations: Deviations
+    result: xr.Dataset, lines: Midlines, options: Options, world: World, deviations: Deviations | None
 ) -> dict[str, Any]:
     attributes = {name: result.attrs[name] for name in ("recording", "sources", "version") if name in result.attrs}
     attributes |= {
@@ -91,7 +95,7 @@ def _attributes(
         "frames_used": int(lines.valid.sum()),
         "left_out_statuses": ", ".join(options.without),
         "draws": options.draws,
-        "uncertainty_from": STATED if deviations.stated else SCATTER,
+        "uncertainty_from": UNKNOWN if deviations is None else STATED if deviations.stated else SCATTER,
     }
     if not is_placed(result):
         attributes["left_out"] = 'everything that needs a place: the images were centred already (centre = "fixed")'

@@ -37,6 +37,12 @@ def standard_deviations(cloud: Cloud, scope: Scope, values: Values) -> Values:
     return {name + STD: _root(squares[name], known[name], values[name], scope.options.draws) for name in names}
 
 
+def no_deviations(values: Values) -> Values:
+    """The same where it is not known how far midlines may be off: NaN."""
+    names = [name for name in values if name in MEASURED and not MEASURED[name].counted]
+    return {name + STD: np.full(np.shape(values[name]), np.nan) for name in names}
+
+
 def _root(squares: Array, known: Array, value: Array, draws: int) -> Array:
     enough = (2 * known > draws) & np.isfinite(value)
     return np.sqrt(np.where(enough, squares / np.maximum(known, 1), np.nan))
