@@ -80,8 +80,9 @@ def text() -> str:
     return "\n".join(parts)
 
 
-TAIL = """Standard deviations are given for each frame, run or turn; a variable's attribute `uncertainty` is the median
-of its own, in its unit. The file's attribute `uncertainty_from` says what they were drawn from.
+TAIL = """Of a standard deviation v is the value itself, and v_k that of the k-th midlines drawn around those of the
+result. A variable's attribute `uncertainty` is the median of its own, in its unit; the file's attribute
+`uncertainty_from` says what they were drawn from.
 [kinematics.md](kinematics.md) says how each is computed, and [export.md](export.md) which columns exported tables have.
 """
 

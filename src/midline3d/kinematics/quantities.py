@@ -30,9 +30,8 @@ class Quantity:
 
     @property
     def deviation(self) -> Quantity:
-        """Its standard deviation, a variable of its own."""
-        meaning = f"standard deviation of that: {self.meaning}"
-        formula = "root mean square change over midlines drawn as far off as they may be"
+        """Its standard deviation, a variable of its own; v_k is the value of the k-th drawn midlines."""
+        meaning, formula = f"standard deviation of: {self.meaning}", "sqrt(mean_k (v_k - v)^2)"
         return replace(self, meaning=meaning, formula=formula, counted=True, period=0.0, either_sign=False)
 
 
