@@ -175,6 +175,7 @@ def test_evaluate(clean: Path, tmp_path: Path, midline3d: Command, refused: Call
     assert json.loads(run.out)["midline_px"] == pytest.approx(0, abs=1e-6)
     table = midline3d("evaluate", clean / "truth.nc", "--truth", clean)
     assert table.status == 0 and "midline" in table.out
+    assert "give --truth with it" in refused("evaluate", clean, "--annotations", clean / "none.csv", "--kinematics")
 
 
 def test_simulate(tmp_path: Path, midline3d: Command, refused: Callable[..., str]) -> None:

@@ -15,7 +15,7 @@ from test_cli import Command, midline3d, refused  # noqa: F401
 from test_export import made
 from test_kinematics_motion import crawler
 
-from midline3d.kinematics import of
+from midline3d.kinematics import Options, of
 from midline3d.store import FrameResult, Header, Result
 from midline3d.world import world_of
 
@@ -37,17 +37,29 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_kinematics(out: Path, midline3d: Command, tmp_path: Path) -> None:  # noqa: F811
-    run = midline3d("kinematics", out, "-o", tmp_path, "--without-suspect")
+def test_kinematics(out: Path, midline3d: Command, refused: Callable[..., str], tmp_path: Path) -> None:  # noqa: F811
+    run = midline3d("kinematics", out, "-o", tmp_path, "--without-suspect", "--draws", "2")
     assert run.status == 0 and "forward_speed" in run.out and "kinematics.nc" in run.out and "Traceback" not in run.err
     reported = xr.load_dataset(tmp_path / "kinematics.nc")
     assert np.isnan(reported.speed.values[45]) and reported.frame.values[45] == 50
     assert float(reported.forward_speed.mean()) == pytest.approx(0.3, rel=0.02)
-    assert len(pd.read_csv(tmp_path / "kinematics.csv")) == 100
-    run = midline3d("kinematics", out / "midline.nc", "--window", "0.6", "--json")
+    table = pd.read_csv(tmp_path / "kinematics.csv")
+    assert len(table) == 100 and {"speed_std", "velocity_z_std", "planarity_std"} <= set(table.columns)
+    assert "whole number from 0" in refused("kinematics", out, "--draws", "-3")
+    run = midline3d("kinematics", out / "midline.nc", "--window", "0.6", "--draws", "0", "--json")
     figures = json.loads(run.out)
     assert figures["summary"]["speed"]["units"] == "mm/s" and figures["summary"]["frequency"]["values"] >= 0
     assert "15 frames (0.6 s)" in xr.load_dataset(out / "kinematics.nc").speed.attrs["smoothing"]
+
+
+def test_whether_deviations_hold(out: Path, midline3d: Command) -> None:  # noqa: F811
+    """Of a result that is its own truth, but for the steps at which its points are put."""
+    run = midline3d("evaluate", out, "--truth", out / "midline.nc", "--kinematics", "--json")
+    assert run.status == 0, run.err
+    figures = json.loads(run.out)
+    assert figures["forward_speed"]["values"] > 90 and figures["forward_speed"]["mean_z2"] < 4
+    assert figures["length"]["within"].keys() == {"68", "95"}
+    assert "mean z²" in midline3d("evaluate", out, "--truth", out / "midline.nc", "--kinematics").out
 
 
 def test_a_frame_of_another_day(out: Path, midline3d: Command, refused: Callable[..., str], tmp_path: Path) -> None:  # noqa: F811
@@ -59,8 +71,8 @@ def test_a_frame_of_another_day(out: Path, midline3d: Command, refused: Callable
     (tmp_path / "recording.toml").write_text(
         text + "[frame]\nup = [0, 1, 0]\nheading = [1, 0, 0]\norigin = [1, 2, 3]\n", encoding="utf-8"
     )
-    assert midline3d("kinematics", out, "--frame", tmp_path, "-o", tmp_path).status == 0
-    reported, plain = xr.load_dataset(tmp_path / "kinematics.nc"), of(out)
+    assert midline3d("kinematics", out, "--frame", tmp_path, "-o", tmp_path, "--draws", "0").status == 0
+    reported, plain = xr.load_dataset(tmp_path / "kinematics.nc"), of(out, Options(draws=0))
     turned = plain.velocity.values @ np.array([[1, 0, 0], [0, 0, -1], [0, 1, 0]]).T
     assert reported.velocity.values == pytest.approx(turned, abs=1e-9) and "elevation" in reported
     assert midline3d("export", out, "--to", "movement", "--frame", tmp_path, "-o", tmp_path / "a.nc").status == 0

@@ -74,13 +74,15 @@ def text() -> str:
         _words("Status", {status: STATUS_MEANINGS[status] for status in (*STATUSES, PENDING)}),
         _words("Reason", REASONS),
         _words("Edited", EDITS),
-        _table("kinematics.nc", ("variable", "dimensions", "unit", "meaning", "formula", "uncertainty"), _quantities()),
+        _table("kinematics.nc", ("variable", "dimensions", "unit", "meaning", "formula"), _quantities()),
         TAIL,
     ]
     return "\n".join(parts)
 
 
-TAIL = """Where an uncertainty is named, the variable's attribute `uncertainty` is its size in the variable's unit.
+TAIL = """Of a standard deviation v is the value itself, and v_k that of the k-th midlines drawn around those of the
+result. A variable's attribute `uncertainty` is the median of its own, in its unit; the file's attribute
+`uncertainty_from` says what they were drawn from.
 [kinematics.md](kinematics.md) says how each is computed, and [export.md](export.md) which columns exported tables have.
 """
 
@@ -95,7 +97,7 @@ def _quantities() -> Iterable[tuple[str, ...]]:
     for name, quantity in QUANTITIES.items():
         formula = f"`{quantity.formula}`" if quantity.formula else ""
         units = "" if quantity.units == "none" else quantity.units
-        yield name, _dims(quantity.dims), units, quantity.meaning, formula, quantity.uncertainty
+        yield name, _dims(quantity.dims), units, quantity.meaning, formula
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -98,12 +98,16 @@ def kinematics(
     result: Given,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to; else the result's own.")] = None,
     window: Annotated[float | None, typer.Option(help="s: time over which derivatives are smoothed.")] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(help="Midlines drawn for the standard deviations; 0 for none, where time is short. [default: 32]"),
+    ] = None,
     without_suspect: WithoutSuspect = False,
     frame: Frame = None,
     no_frame: NoFrame = False,
     as_json: Json = False,
 ) -> None:
-    """How the animal is bent and how it moves: kinematics.nc and tables, each quantity with unit and uncertainty."""
+    """How the animal is bent and how it moves: kinematics.nc and tables, each with unit and standard deviation."""
     from dataclasses import replace
 
     from midline3d.kinematics import Options, of, summary, write
@@ -112,6 +116,8 @@ def kinematics(
     options = Options(without=("suspect",) if without_suspect else ())
     if window is not None:
         options = replace(options, window=window)
+    if draws is not None:
+        options = replace(options, draws=draws)
     options.check()
     midlines, world = open_result(result), _world(result, frame, no_frame)
     with working("give the same command again") as tick:
@@ -221,8 +227,10 @@ def _print_summary(console: Console, table: pd.DataFrame, smoothing: str) -> Non
     from rich.table import Table
 
     rows = table.set_index("quantity")
-    shown = Table(title="Means, and what single frames scatter by", caption=f"Derivatives in time: {smoothing}")
-    for name, side in (("quantity", "left"), ("mean", "right"), ("scatter", "right"), ("unit", "left"), ("", "left")):
+    shown = Table(
+        title="Means, and the standard deviation of a single frame", caption=f"Derivatives in time: {smoothing}"
+    )
+    for name, side in (("quantity", "left"), ("mean", "right"), ("std", "right"), ("unit", "left"), ("", "left")):
         shown.add_column(name, justify=side)  # type: ignore[arg-type]
     for name in SHOWN:
         if name in rows.index and rows.loc[name, "values"] > 0:

@@ -146,6 +146,9 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Draw the distances to clicks along the body: PNG, PDF or SVG.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="The same as a table.")] = None,
+    kinematics: Annotated[
+        bool, typer.Option("--kinematics", help="With --truth: whether the standard deviations of the kinematics hold.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """How good a result is: against known truth, or against hand clicks on its midline."""
@@ -153,17 +156,36 @@ def evaluate(
 
     if (truth is None) == (annotations is None):
         raise InputError("what to measure against is not clear: give either --truth or --annotations")
+    if kinematics and truth is None:
+        raise InputError("--kinematics holds quantities against those of true midlines; give --truth with it")
     if annotations is not None:
         _validate(result, annotations, plot, csv, as_json)
         return
     if plot is not None or csv is not None:
         raise InputError("--plot and --csv show distances to hand clicks; give --annotations with them")
     assert truth is not None
-    measured = evaluate_truth(result, truth / "truth.nc" if (truth / "truth.nc").is_file() else truth)
+    truth = truth / "truth.nc" if (truth / "truth.nc").is_file() else truth
+    if kinematics:
+        _hold(result, truth, as_json)
+        return
+    measured = evaluate_truth(result, truth)
     if as_json:
         print_json(measured.summary())
     else:
         Console().print(measured.table())
+
+
+def _hold(result: Path, truth: Path, as_json: bool) -> None:
+    """Whether the standard deviations of the kinematics hold."""
+    from dataclasses import asdict
+
+    from midline3d.evaluate.derived import derived_z, held, held_table
+
+    rows = held([derived_z(result, truth)])
+    if as_json:
+        print_json({name: asdict(row) for name, row in rows.items()})
+    else:
+        Console().print(held_table(rows, 1))
 
 
 def _validate(result: Path, annotations: Path, plot: Path | None, csv: Path | None, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -62,6 +62,12 @@ def midlines_of(result: xr.Dataset, world: World, without: tuple[str, ...]) -> M
         stored[rows] = pair[..., 0] + 1j * pair[..., 1]
     length, body = _bodies(points, valid, stored)
     return Midlines(rows, fps, points, valid, length, body)
+
+
+def moved(lines: Midlines, points: Array) -> Midlines:
+    """The same with other points; what the fit knew of the curvature is not theirs."""
+    length, body = _bodies(points, lines.valid, None)
+    return replace(lines, points=points, length=length, body=body)
 
 
 def is_placed(result: xr.Dataset) -> bool:

@@ -25,12 +25,8 @@ class Motion:
     """(time, 3) mm and mm/s: mean of the midline's points."""
     speed: Array
     """(time,) mm/s."""
-    speed_std: Array
-    """(time,) mm/s: standard deviation of one component of the centroid's velocity, slow errors included."""
     forward: Array
     """(time,) mm/s along the body, above 0 head first."""
-    forward_std: Array
-    """(time,) mm/s."""
     sideways: Array
     """(time,) share of the motion that goes across the body: 0 along its own track, 1 broadside."""
 
@@ -52,15 +48,10 @@ def motion(points: Array, valid: Flags, window: Window) -> Motion:
     along = (velocity * tangent).sum(-1)
     whole = np.square(velocity).sum(-1)
     total = integral(whole)
-    noise = np.sqrt(np.square(course.scatter).mean())
-    # Points of one body err together: nothing is gained by their number.
-    of_points = np.sqrt(np.square(parts.scatter).mean())
     return Motion(
         centroid=course,
         speed=np.linalg.norm(course.rate, axis=-1),
-        speed_std=course.gain * noise * window.drift,
         forward=-integral(along),
-        forward_std=course.gain * of_points,
         sideways=integral(np.maximum(whole - along**2, 0)) / np.where(total > 0, total, np.nan),
     )
 

@@ -29,7 +29,7 @@ class Path:
     """(lag,) frames."""
     displacement: Array
     """(lag,) mm^2: mean squared displacement."""
-    displacement_std: Array
+    displacement_error: Array
     """(lag,) mm^2: its standard error, of as many independent pairs as lags fit into the recording."""
     correlation: Array
     """(lag,) mean cosine between directions of motion that far apart."""
@@ -57,7 +57,7 @@ def path(places: Array, velocity: Array, valid: Flags, fps: float, step: float) 
         straightness=straight,
         lags=lags,
         displacement=np.array([_mean(values) for values in squares]),
-        displacement_std=np.array([_error(values, lag) for values, lag in zip(squares, lags, strict=True)]),
+        displacement_error=np.array([_error(values, lag) for values, lag in zip(squares, lags, strict=True)]),
         correlation=cosines,
         persistence_time=_falls(lags / fps, cosines),
         sinuosity=sinuosity(places[:: max(1, round(step * fps))]),

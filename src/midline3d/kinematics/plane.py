@@ -40,8 +40,6 @@ class Plane:
     """(time,) rad about the tangent at the middle of the body, in the carried frame, from 0."""
     rate: Array
     """(time,) rad/s."""
-    rate_std: Array
-    """(time,) rad/s: standard deviation of the rate."""
     normal: Array
     """(time, 3) unit normal of the plane; which of its two sides it points to is arbitrary, but kept."""
     bending: Array
@@ -97,7 +95,6 @@ def bending_plane(body: Carried, valid: Flags, window: Window) -> Plane:
     return Plane(
         angle=smooth,
         rate=fit.rate[:, 0],
-        rate_std=fit.gain * fit.scatter[0],
         normal=np.cross(body.tangent, direction),
         bending=(body.curvature * np.conj(turn)[:, None]).real,
     )

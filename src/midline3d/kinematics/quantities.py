@@ -1,12 +1,12 @@
-"""Every quantity of the kinematics: dimensions, unit, meaning, formula, and where its uncertainty comes from."""
+"""Every quantity of the kinematics: dimensions, unit, meaning, formula, and its standard deviation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import pi
 
-SCATTER = "scatter of single frames around their course in time; slower errors are not seen in it"
-FITTED = "scatter of single frames, through the smoothing's weights"
-WALKED = "scatter of single frames and its slow part, through the smoothing's weights"
+STD = "_std"
+"""At the end of the name of a quantity's standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -16,28 +16,42 @@ class Quantity:
     dims: tuple[str, ...]
     units: str
     meaning: str
-    formula: str
-    uncertainty: str = ""
-    """Where its standard deviation comes from; empty where none can be stated."""
+    formula: str = ""
     place: bool = False
     """Whether it needs to know where the animal is, and not only how it is bent."""
     smoothed: bool = False
     """Whether it is a derivative in time, or made of one."""
+    counted: bool = False
+    """Whether it is a word or a count, or the standard error of something: such have no standard deviation."""
+    period: float = 0.0
+    """After which an angle is the same again; 0 for what is no angle, or one that goes on."""
+    either_sign: bool = False
+    """Whether its sign as a whole is arbitrary."""
+
+    @property
+    def deviation(self) -> Quantity:
+        """Its standard deviation, a variable of its own; v_k is the value of the k-th drawn midlines."""
+        meaning, formula = f"standard deviation of: {self.meaning}", "sqrt(mean_k (v_k - v)^2)"
+        return replace(self, meaning=meaning, formula=formula, counted=True, period=0.0, either_sign=False)
 
 
-def _frame(units: str, meaning: str, formula: str, uncertainty: str = SCATTER, **more: bool) -> Quantity:
-    return Quantity(("time",), units, meaning, formula, uncertainty, **more)
+def _frame(units: str, meaning: str, formula: str, **more: bool | float) -> Quantity:
+    return Quantity(("time",), units, meaning, formula, **more)  # type: ignore[arg-type]
+
+
+def _moving(dims: tuple[str, ...], units: str, meaning: str, formula: str = "") -> Quantity:
+    """Of what is made of the centroid's way."""
+    return Quantity(dims, units, meaning, formula, place=True, smoothed=True)
 
 
 SHAPE = {
     "length": _frame("mm", "length of the midline", "l"),
-    "curvature": Quantity(("time", "keypoint"), "1/mm", "curvature, whatever its direction", "|K| / l", SCATTER),
+    "curvature": Quantity(("time", "keypoint"), "1/mm", "curvature, whatever its direction", "|K| / l"),
     "torsion": Quantity(
         ("time", "keypoint"),
         "1/mm",
         "torsion, above 0 right-handed; NaN where the body is nearly straight",
         "Im(conj(K) K') / (l |K|^2)",
-        SCATTER,
     ),
     "handedness": _frame(
         "1/mm",
@@ -46,11 +60,7 @@ SHAPE = {
     ),
     "planarity": _frame("1", "1 for a body that bends in one plane, 0 in none", "|int K^2 du| / int |K|^2 du"),
     "spread": Quantity(
-        ("time", "principal"),
-        "mm^2",
-        "eigenvalues of the covariance of the midline's points",
-        "e1 >= e2 >= e3",
-        SCATTER,
+        ("time", "principal"), "mm^2", "eigenvalues of the covariance of the midline's points", "e1 >= e2 >= e3"
     ),
     "nonplanarity": _frame(
         "1", "share of the points' variance that is outside their best plane", "e3 / (e1 + e2 + e3)"
@@ -68,20 +78,24 @@ PLANE = {
         "angle of the bending plane about the tangent at the body's middle, against a frame carried along in time",
         "arg(int K^2 du) / 2, followed continuously",
         smoothed=True,
+        period=pi,
     ),
     "roll_rate": _frame(
         "rad/s",
         "rate at which the bending plane turns about the body; a midline has no twist of the flesh",
         "d/dt bending_angle",
-        FITTED,
         smoothed=True,
     ),
     "bending_normal": Quantity(
-        ("time", "space"), "1", "unit normal of the bending plane, of an arbitrary side that is kept", "T x N"
+        ("time", "space"),
+        "1",
+        "unit normal of the bending plane, of an arbitrary side that is kept",
+        "T x N",
+        either_sign=True,
     ),
 }
 WAVE = {
-    "frequency": _frame("Hz", "beats a second", "(1 / 2 pi) d/dt arg A", FITTED, smoothed=True),
+    "frequency": _frame("Hz", "beats a second", "(1 / 2 pi) d/dt arg A", smoothed=True),
     "wavelength": _frame("mm", "length of the wave along the body", "2 pi l / |q|, q = d/du arg A"),
     "wave_speed": _frame(
         "mm/s",
@@ -91,103 +105,69 @@ WAVE = {
     ),
     "wave_amplitude": _frame("1/mm", "envelope of the curvature wave, root mean square over the body", "rms_u |A| / l"),
     "travelling_wave_index": _frame(
-        "1", "1 for a wave that travels, 0 for one that stands", "s2 / s1 of the strongest complex mode of A", ""
+        "1", "1 for a wave that travels, 0 for one that stands", "s2 / s1 of the strongest complex mode of A"
     ),
 }
 MOTION = {
-    "centroid": Quantity(
-        ("time", "space"), "mm", "mean of the midline's points, smoothed", "int r du", SCATTER, True, True
+    "centroid": _moving(("time", "space"), "mm", "mean of the midline's points, smoothed", "int r du"),
+    "velocity": _moving(("time", "space"), "mm/s", "velocity of the centroid", "d/dt int r du"),
+    "speed": _moving(("time",), "mm/s", "speed of the centroid", "|velocity|"),
+    "forward_speed": _moving(
+        ("time",), "mm/s", "mean speed of the body's points along the body, above 0 head first", "-int dr/dt . T du"
     ),
-    "velocity": Quantity(("time", "space"), "mm/s", "velocity of the centroid", "d/dt int r du", WALKED, True, True),
-    "speed": _frame("mm/s", "speed of the centroid", "|velocity|", WALKED, place=True, smoothed=True),
-    "speed_std": _frame(
-        "mm/s",
-        "standard deviation of the velocity's components",
-        "scatter times the smoothing's gain, and times its drift",
-        "",
-        place=True,
-        smoothed=True,
-    ),
-    "forward_speed": _frame(
-        "mm/s",
-        "mean speed of the body's points along the body, above 0 head first",
-        "-int dr/dt . T du",
-        FITTED,
-        place=True,
-        smoothed=True,
-    ),
-    "forward_speed_std": _frame(
-        "mm/s",
-        "standard deviation of the forward speed",
-        "scatter times the smoothing's gain",
-        "",
-        place=True,
-        smoothed=True,
-    ),
-    "sideways": _frame(
+    "sideways": _moving(
+        ("time",),
         "1",
         "share of the motion that goes across the body: 0 along its own track, 1 broadside",
         "int |dr/dt - (dr/dt . T) T|^2 du / int |dr/dt|^2 du",
-        "",
-        place=True,
-        smoothed=True,
     ),
-    "slip": _frame(
+    "slip": _moving(
+        ("time",),
         "1",
         "0 where the body follows its own track, 1 where the wave runs in place",
         "1 - forward_speed / wave_speed",
-        place=True,
-        smoothed=True,
     ),
     "motion": _frame(
-        "none", "forward, backward or pause, by the forward speed; empty where unknown", "", "", place=True
+        "none", "forward, backward or pause, by the forward speed; empty where unknown", "", place=True, counted=True
     ),
 }
 PATH = {
-    "path_length": _frame("mm", "way of the centroid since the first frame", "sum |dc|", "", place=True, smoothed=True),
-    "straightness": Quantity(
-        (), "1", "distance from first to last place over the way", "|c_end - c_0| / sum |dc|", "", True, True
+    "path_length": _moving(("time",), "mm", "way of the centroid since the first frame", "sum |dc|"),
+    "straightness": _moving((), "1", "distance from first to last place over the way", "|c_end - c_0| / sum |dc|"),
+    "mean_squared_displacement": _moving(
+        ("lag",), "mm^2", "mean squared displacement of the centroid", "mean |c(t + lag) - c(t)|^2"
     ),
-    "mean_squared_displacement": Quantity(
-        ("lag",),
-        "mm^2",
-        "mean squared displacement of the centroid",
-        "mean |c(t + lag) - c(t)|^2",
-        "standard error: as many pairs are independent as lags fit into the recording",
-        True,
-        True,
+    "mean_squared_displacement_error": replace(
+        _moving(
+            ("lag",),
+            "mm^2",
+            "its standard error over time: as many pairs are independent as lags fit into the recording",
+            "std / sqrt(pairs / lag)",
+        ),
+        counted=True,
     ),
-    "mean_squared_displacement_std": Quantity(
-        ("lag",), "mm^2", "its standard error", "std / sqrt(pairs / lag)", "", True, True
+    "direction_correlation": _moving(
+        ("lag",), "1", "mean cosine between directions of motion", "mean d(t) . d(t + lag)"
     ),
-    "direction_correlation": Quantity(
-        ("lag",), "1", "mean cosine between directions of motion", "mean d(t) . d(t + lag)", "", True, True
+    "persistence_time": _moving(
+        (), "s", "lag at which the direction's correlation falls under 1/e; NaN where it does not"
     ),
-    "persistence_time": Quantity(
-        (), "s", "lag at which the direction's correlation falls under 1/e; NaN where it does not", "", "", True, True
-    ),
-    "persistence_length": Quantity((), "mm", "way in that time", "mean speed times persistence_time", "", True, True),
-    "sinuosity": Quantity(
-        (),
-        "1/mm^0.5",
-        "3D sinuosity of the path, 0 for a straight one",
-        "2 / sqrt(p ((1 + c) / (1 - c) + b^2))",
-        "",
-        True,
-        True,
+    "persistence_length": _moving((), "mm", "way in that time", "mean speed times persistence_time"),
+    "sinuosity": _moving(
+        (), "1/mm^0.5", "3D sinuosity of the path, 0 for a straight one", "2 / sqrt(p ((1 + c) / (1 - c) + b^2))"
     ),
 }
 BOUTS = {
-    "run_start": Quantity(("run",), "s", "time of a run's first frame", "", "", True),
-    "run_end": Quantity(("run",), "s", "time of a run's last frame", "", "", True),
-    "run_kind": Quantity(("run",), "none", "forward, or backward: a reversal", "", "", True),
-    "run_distance": Quantity(("run",), "mm", "way of the centroid", "", "", True, True),
-    "run_speed": Quantity(("run",), "mm/s", "mean forward speed", "", "", True, True),
-    "turn_start": Quantity(("turn",), "s", "end of the run forward before the turn", "", "", True),
-    "turn_end": Quantity(("turn",), "s", "start of the run forward after it", "", "", True),
-    "turn_angle": Quantity(("turn",), "rad", "angle between the directions of both runs", "", "", True, True),
-    "turn_roll": Quantity(("turn",), "rad", "turn of the bending plane about the body meanwhile", "", "", True, True),
-    "turn_reversal": Quantity(("turn",), "1", "1 where the animal went backwards in between", "", "", True),
+    "run_start": Quantity(("run",), "s", "time of a run's first frame", place=True),
+    "run_end": Quantity(("run",), "s", "time of a run's last frame", place=True),
+    "run_kind": Quantity(("run",), "none", "forward, or backward: a reversal", place=True, counted=True),
+    "run_distance": _moving(("run",), "mm", "way of the centroid"),
+    "run_speed": _moving(("run",), "mm/s", "mean forward speed"),
+    "turn_start": Quantity(("turn",), "s", "end of the run forward before the turn", place=True),
+    "turn_end": Quantity(("turn",), "s", "start of the run forward after it", place=True),
+    "turn_angle": _moving(("turn",), "rad", "angle between the directions of both runs"),
+    "turn_roll": replace(_moving(("turn",), "rad", "turn of the bending plane about the body meanwhile"), period=pi),
+    "turn_reversal": Quantity(("turn",), "1", "1 where the animal went backwards in between", place=True, counted=True),
 }
 EIGENWORMS = {
     "eigenworm": Quantity(
@@ -195,33 +175,48 @@ EIGENWORMS = {
         "1",
         "modes of the curvature, each with a mean square of 1",
         "eigenvectors of sum_t K(u) conj(K(v)); no mean is subtracted",
+        either_sign=True,
     ),
-    "eigenworm_share": Quantity(("mode",), "1", "share of the squared curvature that a mode explains", ""),
+    "eigenworm_share": Quantity(("mode",), "1", "share of the squared curvature that a mode explains"),
     "eigenworm_handedness": Quantity(("mode",), "1/body length", "twist of a mode by itself", "int Im(conj(e) e') du"),
     "eigenworm_amplitude": Quantity(
-        ("time", "mode"), "1/body length", "size of a mode in the posture", "|int conj(e) K du|", SCATTER
+        ("time", "mode"), "1/body length", "size of a mode in the posture", "|int conj(e) K du|"
     ),
     "eigenworm_phase": Quantity(
-        ("time", "mode"), "rad", "phase of a mode against the first's", "arg(a_mode conj(a_0))"
+        ("time", "mode"), "rad", "phase of a mode against the first's", "arg(a_mode conj(a_0))", period=pi
     ),
 }
 DIRECTION = {
     "azimuth": _frame(
-        "rad", "direction from tail to head in the level plane, from the heading to its left", "atan2(y, x)"
+        "rad",
+        "direction from tail to head in the level plane, from the heading to its left",
+        "atan2(y, x)",
+        period=2 * pi,
     ),
     "elevation": _frame("rad", "direction from tail to head above the level plane", "asin(z)"),
 }
 """Only where [frame] says what is up."""
 COORDINATES = {
-    "time": Quantity(("time",), "s", "time since the recording's first frame", ""),
-    "frame": Quantity(("time",), "1", "number of the frame in the recording", ""),
-    "status": Quantity(("time",), "none", "what became of the frame", ""),
-    "space": Quantity(("space",), "none", "axis of the world", ""),
-    "keypoint": Quantity(("keypoint",), "1", "place along the midline, 0 the head", ""),
-    "principal": Quantity(("principal",), "1", "rank of the eigenvalue", ""),
-    "lag": Quantity(("lag",), "s", "time between two frames", ""),
-    "mode": Quantity(("mode",), "1", "rank of the eigenworm", ""),
-    "part": Quantity(("part",), "none", "part of a complex number", ""),
+    "time": Quantity(("time",), "s", "time since the recording's first frame"),
+    "frame": Quantity(("time",), "1", "number of the frame in the recording"),
+    "status": Quantity(("time",), "none", "what became of the frame"),
+    "space": Quantity(("space",), "none", "axis of the world"),
+    "keypoint": Quantity(("keypoint",), "1", "place along the midline, 0 the head"),
+    "principal": Quantity(("principal",), "1", "rank of the eigenvalue"),
+    "lag": Quantity(("lag",), "s", "time between two frames"),
+    "mode": Quantity(("mode",), "1", "rank of the eigenworm"),
+    "part": Quantity(("part",), "none", "part of a complex number"),
 }
-QUANTITIES: dict[str, Quantity] = SHAPE | PLANE | WAVE | MOTION | PATH | BOUTS | EIGENWORMS | DIRECTION
-"""All of them, in the order in which they are written."""
+MEASURED: dict[str, Quantity] = SHAPE | PLANE | WAVE | MOTION | PATH | BOUTS | EIGENWORMS | DIRECTION
+"""What is measured, in the order in which it is written."""
+DEVIATIONS: dict[str, Quantity] = {
+    name + STD: quantity.deviation for name, quantity in MEASURED.items() if not quantity.counted
+}
+"""The standard deviation of each."""
+QUANTITIES: dict[str, Quantity] = {
+    each: quantity
+    for name in MEASURED
+    for each, quantity in ((name, MEASURED[name]), (name + STD, DEVIATIONS.get(name + STD)))
+    if quantity is not None
+}
+"""All of them, each followed by its standard deviation."""

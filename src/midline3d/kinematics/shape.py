@@ -15,8 +15,8 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 WRITHE_POINTS = 64
 """Points that the writhe is computed from: the pairs of all 128 would take four times as long for a per mille."""
-WRITHE_FRAMES = 16
-"""Frames whose pairs of segments are worked on at once."""
+WRITHE_PAIRS = 32_000
+"""Pairs of segments that are worked on at once: those of 16 frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,15 +128,17 @@ def nonplanarity(eigenvalues: Array) -> Array:
     return np.asarray(eigenvalues[:, 2] / eigenvalues.sum(-1))
 
 
-def writhe(points: Array) -> Array:
+def writhe(points: Array, count: int = WRITHE_POINTS) -> Array:
     """(time,) Gauss' integral: (1 / 4 pi) double int (dr x ds) . (r - s) / |r - s|^3 over the curve with itself.
 
-    Of polygons, exactly: every pair of segments adds the solid angle of the directions from which they cross.
+    Of polygons of `count` points, exactly: every pair of segments adds the solid angle of the directions from which
+    they cross.
     """
-    every = np.unique(np.linspace(0, points.shape[1] - 1, WRITHE_POINTS).round().astype(int))
+    every = np.unique(np.linspace(0, points.shape[1] - 1, count).round().astype(int))
     # Axes first, so that every sum runs over whole rows; few frames at a time, so that the pairs stay in the cache.
     axes = np.ascontiguousarray(np.moveaxis(points[:, every], -1, 0))
-    parts = [_writhe(axes[:, first : first + WRITHE_FRAMES]) for first in range(0, len(points), WRITHE_FRAMES)]
+    step = max(1, 2 * WRITHE_PAIRS // count**2)
+    parts = [_writhe(axes[:, first : first + step]) for first in range(0, len(points), step)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

@@ -1,4 +1,4 @@
-"""Derivatives in time, smoothed, with what noise is left in them; gaps are no obstacle."""
+"""Derivatives in time, smoothed, and the scatter of single frames around them; gaps are no obstacle."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ LEAST_SPREAD = 1e-6
 """Determinant of the offsets' mean products: 0.03 for a full window, 5e-4 for half of one."""
 
 
-DRIFT = 7.5
-"""1/s: what a random walk of the centroid's error gains in a second, of the variance of single frames' scatter. A frame
-is fitted from the one before, and ends slide along the body as it bends: errors of neighbours are alike, and what
-changes slowly passes through the smoothing. Measured against the truth of simulated recordings, three cameras."""
-
-
 @dataclass(frozen=True)
 class Window:
     """A stretch of time around each frame, of so many frames on either side."""
@@ -33,18 +27,6 @@ class Window:
     def of(seconds: float, fps: float) -> Window:
         """The window nearest to a duration, of five frames at least."""
         return Window(max(2, round((seconds * fps - 1) / 2)), fps)
-
-    @property
-    def drift(self) -> float:
-        """Times that a rate's standard deviation is greater than the scatter of single frames alone makes it.
-
-        With the slope's weights w, white noise of variance 1 leaves sum(w^2), and a walk whose steps have the variance
-        s leaves s times the sum over all steps of (the sum of w behind the step)^2.
-        """
-        offsets = np.arange(-self.half, self.half + 1)
-        weights = offsets / (offsets**2).sum()
-        walked = np.square(np.cumsum(weights)[:-1]).sum()
-        return float(np.sqrt(1 + DRIFT / self.fps * walked / np.square(weights).sum()))
 
     def __str__(self) -> str:
         count = 2 * self.half + 1
@@ -61,8 +43,6 @@ class Smooth:
     """(time, channel) per second."""
     scatter: Array
     """(channel,) standard deviation of single frames around the fit; what varies more slowly is not seen in it."""
-    gain: Array
-    """(time,) 1/s: standard deviation of the rate for a scatter of 1."""
 
 
 def local_quadratic(values: Array, valid: Flags, window: Window) -> Smooth:
@@ -88,8 +68,7 @@ def local_quadratic(values: Array, valid: Flags, window: Window) -> Smooth:
         np.where(good[:, None], values - solved[:, 0], np.nan)
         / np.sqrt(np.maximum(1 - inverse[:, 0, 0], 1e-9))[:, None]
     )
-    gain = np.sqrt(inverse[:, 1, 1]) * window.fps / half
-    return Smooth(solved[:, 0], solved[:, 1] * window.fps / half, _spread(residual), gain)
+    return Smooth(solved[:, 0], solved[:, 1] * window.fps / half, _spread(residual))
 
 
 def scatter(values: Array, valid: Flags, window: Window) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from midline3d.files import aside
+from midline3d.kinematics.quantities import STD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,10 @@ def write(kinematics: xr.Dataset, folder: Path) -> dict[str, Path]:
 
 
 def frames(kinematics: xr.Dataset) -> pd.DataFrame:
-    """A row for every frame: its number, time and status, and whatever has one value, or one for each axis, in it."""
+    """A row for every frame: its number, time and status, and whatever has one value, or one for each axis, in it.
+
+    The standard deviation of a column stands in the column of its name and `_std`, of velocity_x in velocity_x_std.
+    """
     import pandas as pd
 
     columns = {name: kinematics[name].values for name in ("frame", "time", "status") if name in kinematics.coords}
@@ -47,16 +51,22 @@ def frames(kinematics: xr.Dataset) -> pd.DataFrame:
             columns[str(name)] = variable.values
         elif variable.dims in (("time", "space"), ("time", "principal"), ("time", "mode")):
             labels = kinematics[variable.dims[1]].values.tolist()
-            columns |= {f"{name}_{label}": variable.values[:, place] for place, label in enumerate(labels)}
+            base, suffix = (str(name).removesuffix(STD), STD) if str(name).endswith(STD) else (str(name), "")
+            columns |= {f"{base}_{label}{suffix}": variable.values[:, place] for place, label in enumerate(labels)}
     return pd.DataFrame(columns)
 
 
 def summary(kinematics: xr.Dataset) -> pd.DataFrame:
-    """A row for every quantity: unit, mean, standard deviation over time, uncertainty, frames that have it, meaning."""
+    """A row for every quantity: unit, mean, deviation over time, uncertainty of a value, number of values, meaning.
+
+    The uncertainty is the median of the quantity's standard deviations.
+    """
     import pandas as pd
 
     rows = []
     for name, variable in kinematics.data_vars.items():
+        if str(name).endswith(STD):
+            continue
         # Means over axes of space, or over modes, would mean nothing.
         if variable.dtype.kind not in "fiu" or variable.dims not in ((), ("time",), ("time", "keypoint")):
             continue

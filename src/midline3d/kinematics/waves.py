@@ -35,8 +35,6 @@ class Wave:
 
     frequency: Array
     """(time,) Hz."""
-    frequency_std: Array
-    """(time,) Hz."""
     wavelength: Array
     """(time,) mm."""
     speed: Array
@@ -72,7 +70,6 @@ def wave(bending: Array, length: Array, valid: Flags, fps: float, options: Optio
     number = np.where(runs, number, np.nan)
     return Wave(
         frequency=frequency,
-        frequency_std=gained.gain * gained.scatter[0] / (2 * np.pi),
         wavelength=2 * np.pi * length / np.abs(number),
         speed=-2 * np.pi * frequency * length / number,
         amplitude=np.sqrt(np.square(np.abs(analytic)).mean(-1)) / length,

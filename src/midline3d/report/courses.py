@@ -81,9 +81,8 @@ def motions(material: Material) -> Figure:
     axes = np.atleast_1d(drawn.subplots(len(names), 1, sharex=True))
     for index, (ax, name) in enumerate(zip(axes, names, strict=True)):
         values = np.asarray(measured[name].values, np.float64)
-        spread = measured[f"{name}_std"].values if f"{name}_std" in measured else measured[name].attrs["uncertainty"]
         shade(ax, material)
-        course(ax, material.seconds, values, view(index), spread=np.broadcast_to(spread, values.shape))
+        course(ax, material.seconds, values, view(index), spread=measured[f"{name}_std"].values)
         ax.set_title(labels[name])
     axes[names.index("planarity")].set_ylim(0, 1.04)
     _known_length(axes[0], material)

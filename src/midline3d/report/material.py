@@ -20,6 +20,9 @@ from midline3d.store.edits import standing
 from midline3d.tracking.clip import Clip, kept_clip
 
 Array = NDArray[np.float64]
+DRAWS = 8
+"""Midlines drawn for standard deviations: a shaded band may be wrong by a quarter of its width, and long recordings
+have a report, too."""
 
 
 class Undrawable(Exception):  # noqa: N818 - no error: the report says it in place of the figure
@@ -101,7 +104,7 @@ def gathered(path: Path) -> Material:
     there: dict[str, Any] = {}
     missing: dict[str, str] = {}
     for name, read in (
-        ("measured", lambda: kinematics.of(result)),
+        ("measured", lambda: kinematics.of(result, kinematics.Options(draws=DRAWS))),
         ("clip", lambda: kept_clip(folder, result)),
         ("cameras", lambda: _cameras(folder, result)),
     ):
