@@ -14,7 +14,7 @@ from midline3d.population.score import score
 from midline3d.settings import DirtSettings, Settings
 from midline3d.synth import Plan, simulate
 from midline3d.tracking import caught_ends
-from midline3d.tracking.cleaning import to_clean
+from midline3d.tracking.cleaning import changed_by, to_clean
 from midline3d.tracking.dirt import Dirt, find_dirt, grown, marked, moved, straight_on
 from midline3d.tracking.learning import Animal
 from midline3d.tracking.reconstruct import Job, reconstruct
@@ -135,6 +135,29 @@ def test_frames_around_those_that_leave_light_over_are_cleaned() -> None:
     assert to_clean(known, left) == [*range(20, 61, 2), 86, 88, 90, 92, 94], "those that had some taken off, too"
     off: Any = _Clip(settings=replace(Settings(), dirt=DirtSettings(removed=False)), dirt=None)
     assert to_clean(off, left) == []
+
+
+def test_only_frames_whose_light_changes_clearly_are_fitted_again() -> None:
+    count, size = 3, 20
+    place = np.zeros((count, 2, 2), np.int64)
+    before, after = torch.zeros(count, 2, size, size), torch.zeros(count, 2, size, size)
+    before[:, 1, 4:6, 4:6] = 40.0
+    after[0], after[1] = before[0], before[1]
+    after[1, 0, 3, 3] = 2.0
+    after[2, 0, 8:16, 8:16] = 60.0
+    old, new = (Dirt.of([5, 6, 7], place, light, reach) for light, reach in ((before, 9), (after, 0)))
+    clip: Any = SimpleNamespace(
+        settings=Settings(),
+        dirt=old,
+        brightness=torch.tensor([100.0, 100.0]),
+        places=lambda frames: place[: len(frames)],
+    )
+    beginning: Any = SimpleNamespace(clip=clip, taper=SimpleNamespace(sharp=torch.tensor([2.0, 2.0])))
+    kept, changed = changed_by(beginning, new)
+    assert changed == [7] and kept.reach == 0
+    for frame, right in ((5, before[0]), (6, before[1]), (7, after[2])):
+        light = kept.around(frame, place[0])
+        assert light is not None and torch.equal(light, right), frame
 
 
 @pytest.mark.parametrize(("gained", "length"), [(100.0, 0.7), (10.0, 1.0)])

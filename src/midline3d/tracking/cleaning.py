@@ -23,8 +23,10 @@ from midline3d.tracking.follow import Candidate, Tracked, outcome
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import body_taper, dirt_beside, drawn_light, problem_of
 
-BLOCK = 64
-"""Frames whose dirt is found at once: with those around them, at three views of 200 px, they take 60 MB."""
+BLOCK = 100
+"""Frames whose dirt is found at once: with those around them, at three views of 200 px, they take some 300 MB."""
+CLEARLY = 0.05
+"""Pieces of light (see `JudgingSettings`) by which a frame must change in any view before it is fitted again."""
 FITTED_AT_ONCE = 16
 """Frames fitted in one batch."""
 
@@ -76,17 +78,11 @@ def changed_by(beginning: Beginning, dirt: Dirt) -> tuple[Dirt, list[int]]:
     piece = (clip.brightness.cpu() * width**2)[:, None, None]
     kept, changed = list[Dirt](), list[int]()
     for frame in dirt.frames.tolist():
-        place = clip.places([frame])
-        nothing = torch.zeros(len(piece), dirt.window, dirt.window)
-        old, new = (
-            light if light is not None else nothing
-            for light in (
-                None if clip.dirt is None else clip.dirt.around(frame, place[0]),
-                dirt.around(frame, place[0]),
-            )
-        )
-        clearly = bool((((new - old) / piece).abs().sum((1, 2)) > settings.dirt.left).any())
-        kept.append(Dirt.of([frame], place, new if clearly else old, reach=0))
+        place, nothing = clip.places([frame]), torch.zeros(len(piece), dirt.window, dirt.window)
+        light = [None if known is None else known.around(frame, place[0]) for known in (clip.dirt, dirt)]
+        old, new = (nothing if each is None else each for each in light)
+        clearly = bool((((new - old) / piece).abs().sum((1, 2)) > CLEARLY).any())
+        kept.append(Dirt.of([frame], place, (new if clearly else old)[None], reach=0))
         changed += [frame] if clearly else []
     return Dirt.joined(kept), changed
 
