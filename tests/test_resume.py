@@ -169,6 +169,14 @@ def test_a_damaged_segment_is_filled_from_the_one_before(
 def test_damage_to_what_was_put_right_is_put_right_again(
     recording: Path, first: tuple[Path, Beginning], out: Path, fitted: list[int]
 ) -> None:
+    with Result.resume(out) as result:  # a frame that putting right had found otherwise
+        record = result.read(START + first[1].frame)
+        assert record is not None and record.length is not None
+        result.append(START + first[1].frame, replace(record, length=record.length + 1))
+        result.flush()
+        result.keep(RIGHT, {"done": "", "segments": result.segments})
+    changed, whole_result = open_result(out), open_result(first[0])
+    assert not np.array_equal(changed.length, whole_result.length, equal_nan=True)
     spoil(max((out / "segments").iterdir()))
     reconstruct(job(recording, out), quiet)
     assert not fitted, "what was followed is still there"
