@@ -23,7 +23,7 @@ from midline3d.store import FrameResult, Result
 from midline3d.tracking import repair
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.checkpoint import BEGINNING, DIRECTIONS, gaps, kept_track, plain, stored_state, track_to, whole
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip import Clip, kept_clip
 from midline3d.tracking.clips import BEGUN_RIGHT, RIGHT
 from midline3d.tracking.follow import Track
 from midline3d.tracking.reconstruct import Job, reconstruct
@@ -274,6 +274,19 @@ def test_a_stored_frame_is_a_state_again(first: tuple[Path, Beginning], out: Pat
     assert (state.points - again.points).norm(dim=-1).max() < 2e-4  # mm
     for name in ("length", "sigma", "iota", "rho", "defocus", "shift"):
         assert torch.allclose(getattr(state, name), getattr(again, name), rtol=1e-3, atol=1e-6), name
+
+
+def test_shifts_are_read_in_the_directions_they_were_counted_in(first: tuple[Path, Beginning], out: Path) -> None:
+    """Two and four cameras have many bases of them, and refined cameras another than calibrated ones."""
+    result = open_result(out)
+    basis = kept_clip(out, result).cameras.shift_basis
+    assert torch.equal(basis, first[1].clip.cameras.shift_basis.double())
+    body = json.loads((out / "body.json").read_text())
+    (out / "body.json").write_text(json.dumps(body | {"shift_basis": (-basis).tolist()}))
+    assert torch.equal(kept_clip(out, result).cameras.shift_basis, -basis)
+    del body["shift_basis"]  # of an older version
+    (out / "body.json").write_text(json.dumps(body))
+    assert kept_clip(out, result).cameras.shift_basis.shape == basis.shape
 
 
 def _kept_place(result: Result, way: list[int]) -> int:

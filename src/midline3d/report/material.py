@@ -17,7 +17,7 @@ from midline3d.cameras import Cameras
 from midline3d.errors import InputError
 from midline3d.store import About, Edit, EditLog, info, open_result
 from midline3d.store.edits import standing
-from midline3d.tracking.clip import Clip, kept_clip
+from midline3d.tracking.clip import Clip, kept_clip, with_kept_basis
 
 Array = NDArray[np.float64]
 DRAWS = 8
@@ -118,7 +118,7 @@ def gathered(path: Path) -> Material:
 
 def _cameras(folder: Path, result: xr.Dataset) -> Cameras:
     names = tuple(str(name) for name in result.camera.values)
-    return load_calibration(folder / "calibration.json").cameras_for(names).to_cameras()
+    return with_kept_basis(folder, load_calibration(folder / "calibration.json").cameras_for(names).to_cameras())
 
 
 def _sentence(fault: Exception) -> str:

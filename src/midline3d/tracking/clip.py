@@ -232,8 +232,21 @@ def clip_beside(folder: Path, resolved: str) -> Clip:
     veil = None if kept["veil"] is None else Veil.of_json(kept["veil"])
     dirt = Result.kept_in(folder, DIRT)
     return replace(
-        clip, error=torch.tensor(kept["error"]), veil=veil, dirt=None if dirt is None else Dirt.of_plain(dirt)
+        clip,
+        cameras=with_kept_basis(folder, clip.cameras),
+        error=torch.tensor(kept["error"]),
+        veil=veil,
+        dirt=None if dirt is None else Dirt.of_plain(dirt),
     )
+
+
+def with_kept_basis(folder: Path, cameras: Cameras) -> Cameras:
+    """The cameras with the directions that a result's relative shifts are counted in.
+
+    Two, four and more cameras have many bases of them; made anew out of refined cameras it would be another.
+    """
+    basis = _kept(folder).get("shift_basis") if (folder / "body.json").exists() else None
+    return cameras if basis is None else replace(cameras, shift_basis=torch.tensor(basis, dtype=torch.float64))
 
 
 def kept_body(folder: Path) -> Body:

@@ -363,6 +363,7 @@ def _keep_body(out: Path, beginning: Beginning, needed: int) -> None:
         "brightness": clip.brightness.tolist(),
         "error": clip.error.tolist(),
         "veil": None if clip.veil is None else clip.veil.as_json(),
+        "shift_basis": clip.cameras.shift_basis.tolist(),
     }
     write_whole(out / "body.json", json.dumps(content).encode() + b"\n", needed)
 
