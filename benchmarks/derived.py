@@ -19,10 +19,8 @@ from rich.console import Console
 
 from midline3d.evaluate import evaluate_truth
 from midline3d.evaluate.derived import derived_z, held, held_table
+from midline3d.population.score import WRONG_END, WRONG_MIDLINE
 from midline3d.store import open_result
-
-MIDLINE_OFF, END_OFF = 2.0, 8.0
-"""px: frames that are farther off are wrong."""
 
 
 def made(folder: Path, frames: int, word: str) -> Path:
@@ -42,7 +40,7 @@ def without_wrong(recording: Path) -> tuple[xr.Dataset, int]:
     """The result with its wrong frames as gaps, and how many of those that are called ok are wrong."""
     result = open_result(f"{recording}-out").load()
     seen = evaluate_truth(result, recording / "truth.nc")
-    wrong = (seen.midline > MIDLINE_OFF).any(-1) | (seen.head > END_OFF).any(-1) | (seen.tail > END_OFF).any(-1)
+    wrong = (seen.midline > WRONG_MIDLINE).any(-1) | (seen.head > WRONG_END).any(-1) | (seen.tail > WRONG_END).any(-1)
     rows = np.isin(result.frame.values, seen.frames[wrong])
     fooled = int((rows & (result.status.values.astype(str) == "ok")).sum())
     result["position"] = result.position.where(xr.DataArray(~rows, dims="time"))

@@ -10,13 +10,14 @@ import pytest
 import torch
 from scenes import as_float, worm
 
+from midline3d.fitting.body import average_body
 from midline3d.population.score import score
 from midline3d.settings import DirtSettings, Settings
 from midline3d.synth import Plan, simulate
 from midline3d.tracking import caught_ends
 from midline3d.tracking.cleaning import changed_by, to_clean
 from midline3d.tracking.dirt import Dirt, find_dirt, grown, marked, moved, straight_on
-from midline3d.tracking.learning import Animal
+from midline3d.tracking.learning import Animal, Sample
 from midline3d.tracking.reconstruct import Job, reconstruct
 
 SIZE, FRAMES = 40, 12
@@ -166,8 +167,7 @@ def test_an_end_comes_off_where_the_rest_leaves_clearly_less_over(
 ) -> None:
     settings = Settings()
     states = as_float(worm(1, 41, seed=3))
-    body: Any = SimpleNamespace(length=torch.tensor(1.0))
-    monkeypatch.setattr(caught_ends, "replace", lambda record, **new: type(record)(**(vars(record) | new)))
+    body = average_body(settings.body, torch.tensor(1.0))
     monkeypatch.setattr(caught_ends, "with_dirt", lambda animal: animal)
     monkeypatch.setattr(caught_ends, "_doubtful", lambda animal, tail, _: tail and float(animal.body.length) == 1.0)
 
@@ -177,7 +177,7 @@ def test_an_end_comes_off_where_the_rest_leaves_clearly_less_over(
 
     monkeypatch.setattr(caught_ends, "fitted", fitted)
     clip: Any = SimpleNamespace(settings=settings)
-    animal = Animal(clip, caught_ends.Sample([0], states), body, torch.zeros(3, 4), 5.0)
+    animal = Animal(clip, Sample([0], states), body, torch.zeros(3, 4), 5.0)
     found = caught_ends.without_dirt(clip, animal)
     assert float(found.body.length) == pytest.approx(length)
     assert float(found.sample.states.length) == pytest.approx(length * float(states.length))

@@ -38,14 +38,15 @@ def test_mending_goes_on_while_it_gains(monkeypatch: pytest.MonkeyPatch) -> None
     stored = right | {2: 14.0, 3: 15.0, 4: 16.0}
     asked = []
 
-    def from_there(beginning: Any, frame: int, source: int, state: Any) -> Any:
+    def from_there(beginning: Any, frame: int, start: Any) -> Any:
+        source, state = start
         asked.append((source, frame))
         verdict = SimpleNamespace(status="ok", reason="")
         # From a right neighbour a frame comes out right, from a caught one it is caught.
         energy = right[frame] if state == "right" else stored[frame]
         return SimpleNamespace(fit=_Fit("right" if energy == right[frame] else "caught", energy), verdict=verdict)
 
-    monkeypatch.setattr(mending, "_from", from_there)
+    monkeypatch.setattr(mending, "fitted_from", from_there)
     monkeypatch.setattr(mending, "outcome", lambda clip, frame, found: (frame, found.fit.energy))
 
     def read(frame: int) -> Known:
@@ -53,6 +54,9 @@ def test_mending_goes_on_while_it_gains(monkeypatch: pytest.MonkeyPatch) -> None
 
     class Clip(list[int]):
         settings = Settings()
+
+        def carried(self, state: Any, old: int, new: int) -> Any:
+            return old, state
 
     beginning = SimpleNamespace(clip=Clip(range(8)))
     better = list(mended(beginning, [4], read))  # type: ignore[arg-type]

@@ -304,8 +304,7 @@ def _stepped(clip: Clip, taper: Profile, steps: list[Step]) -> list[FrameState]:
 
 def distance(clip: Clip, frame: int, one: FrameState, other: FrameState) -> float:
     """Mean distance of two curves in the views, px, either way round."""
-    cameras = clip.cameras.local(clip.centres([frame]), clip.origins([frame])).to(torch.float32).to(clip.device)
-    first, second = (project(cameras, state.points, state.shift)[0] for state in (one, other))
+    first, second = (project(clip.local_cameras([frame]), state.points, state.shift)[0] for state in (one, other))
     away = torch.cdist(first, second)
     return float((away.amin(1).mean() + away.amin(2).mean()) / 2)
 

@@ -15,18 +15,17 @@ import torch
 from midline3d.settings import DirtSettings
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.dirt import grown
-from midline3d.tracking.evidence import THINNEST
+from midline3d.tracking.evidence import body_width
 from midline3d.tracking.learning import (
     LENGTH_ITERATIONS,
     ROUGH,
     Animal,
-    Sample,
     body_taper,
     dirt_beside,
     drawn_light,
     fitted,
     nat,
-    stretched,
+    resized,
 )
 
 ROUNDS = 2
@@ -49,7 +48,7 @@ def without_dirt(clip: Clip, animal: Animal) -> Animal:
             break
         best = whole = fitted(clip, with_dirt(animal), LENGTH_ITERATIONS, settled=rough)
         for tail in ends:
-            tried = _shorter(whole, settings.dirt.trimmed, tail)
+            tried = resized(whole, (1 - settings.dirt.trimmed) * whole.body.length, tail)
             # The dirt under the end shows once it is gone, and what of that was the animal's once it has grown back.
             for _ in range(2):
                 tried = fitted(clip, with_dirt(tried), LENGTH_ITERATIONS, settled=rough)
@@ -69,22 +68,17 @@ def with_dirt(animal: Animal) -> Animal:
     return replace(animal, clip=replace(clip, dirt=dirt))
 
 
-def _shorter(animal: Animal, share: float, tail: bool) -> Animal:
-    """The animal with a share of its length cut off at one end."""
-    sample = Sample(animal.sample.frames, stretched(animal.sample.states, -share, tail))
-    return replace(animal, sample=sample, body=replace(animal.body, length=(1 - share) * animal.body.length))
-
-
 def _doubtful(animal: Animal, tail: bool, settings: DirtSettings) -> bool:
     """Whether two views show dirt beside an end."""
     clip, frames = animal.clip, animal.sample.frames
     if clip.dirt is None:
         return False
-    taper, cut = body_taper(clip, frames[0], animal.body), _shorter(animal, settings.trimmed, tail)
+    taper = body_taper(clip, frames[0], animal.body)
+    cut = resized(animal, (1 - settings.trimmed) * animal.body.length, tail)
     rest = drawn_light(clip, frames, cut.sample.states, body_taper(clip, frames[0], cut.body))
     end = drawn_light(clip, frames, animal.sample.states, taper) - rest
     unit = clip.brightness[:, None, None]
-    width = clip.settings.evidence.width * float(taper.sharp.clamp(min=THINNEST).mean())
+    width = float(body_width(taper, clip.settings.evidence).mean())
     near = grown(end > END * unit, round(BESIDE * width))
     nothing = torch.zeros_like(end)
     light = (nothing - clip.without_dirt(nothing, frames)) / unit

@@ -18,7 +18,7 @@ from midline3d.state import FrameState, merged
 from midline3d.tracking.begin import Beginning, Progress
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.dirt import Dirt
-from midline3d.tracking.evidence import THINNEST, evidence
+from midline3d.tracking.evidence import body_width, evidence
 from midline3d.tracking.follow import Candidate, Tracked, outcome
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import body_taper, dirt_beside, drawn_light, problem_of
@@ -74,7 +74,7 @@ def changed_by(beginning: Beginning, dirt: Dirt) -> tuple[Dirt, list[int]]:
     """The frames whose light changes clearly by taking off this dirt instead of what was taken off before; and the dirt
     that is taken off, which in all others is as before."""
     clip, settings = beginning.clip, beginning.clip.settings
-    width = settings.evidence.width * float(beginning.taper.sharp.clamp(min=THINNEST).mean())
+    width = float(body_width(beginning.taper, settings.evidence).mean())
     piece = (clip.brightness.cpu() * width**2)[:, None, None]
     kept, changed = list[Dirt](), list[int]()
     for frame in dirt.frames.tolist():

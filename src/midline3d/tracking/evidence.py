@@ -13,6 +13,7 @@ from functools import cache
 import torch
 from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
 
+from midline3d.appearance import Profile
 from midline3d.cameras import scale
 from midline3d.fitting.second_order import Evaluation, Problem, rendered
 from midline3d.fitting.uncertainty import deviations
@@ -88,7 +89,7 @@ def evidence(
     noise = noise / AVERAGED
     least = torch.clamp(settings.doubt * noise, min=settings.faint)[:, None, None]
     light, drawn = light.clamp(-1, settings.brightest), drawn.clamp(max=settings.brightest)
-    width = settings.width * problem.taper.sharp.clamp(min=THINNEST).expand(len(state), -1)
+    width = body_width(problem.taper, settings).expand(len(state), -1)
     near = around(drawn > settings.faint, width, settings.reach)
     counted = near & (torch.maximum(light, drawn) > least)
     common = torch.where(counted, torch.minimum(light, drawn).clamp(min=0), 0.0).sum((2, 3))
@@ -113,6 +114,11 @@ def evidence(
         along=exact.along,
         doubt=doubt(Signs(per_mm * exact.across, per_mm * exact.along, confidence, lacking)),
     )
+
+
+def body_width(taper: Profile, settings: EvidenceSettings) -> Float[Tensor, "*batch camera"]:
+    """px: how wide the body's middle is in perfect focus, in each view."""
+    return settings.width * taper.sharp.clamp(min=THINNEST)
 
 
 def around(body: Tensor, width: Tensor, reach: float) -> Tensor:

@@ -114,6 +114,15 @@ def outcome(clip: Clip, frame: int, found: Candidate) -> Tracked:
     return Tracked(frame, verdict.status, verdict.reason, kept, projection, found.evidence)
 
 
+def fitted_from(beginning: Beginning, frame: int, start: FrameState) -> Candidate:
+    """A frame fitted from one start, a batch of one in its own local world, and judged by its images alone."""
+    clip, weights = beginning.clip, beginning.clip.settings.second_order
+    problem = problem_of(clip, [frame], beginning.taper, start, weights)
+    found = fit(problem, start, weights.retry_iterations)
+    observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
+    return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))
+
+
 def missing(clip: Clip, frame: int) -> Tracked:
     """The outcome of a frame in which the animal was not located."""
     unreadable = clip.prepared.log.unreadable[frame]

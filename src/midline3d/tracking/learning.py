@@ -29,7 +29,7 @@ from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.dirt import Dirt, find_dirt, marked, straight_on
-from midline3d.tracking.evidence import THINNEST, around
+from midline3d.tracking.evidence import around, body_width
 from midline3d.tracking.veil import learn_veil
 
 
@@ -166,14 +166,19 @@ def _profile(clip: Clip, animal: Animal) -> dict[int, Animal]:
 
 def _at_length(clip: Clip, animal: Animal, length: Float[Tensor, ""], tail: bool) -> Animal:
     """The animal with another length, by its tail or by its head; then all else is fitted again from there."""
-    share = float(length / animal.body.length) - 1
-    sample = Sample(animal.sample.frames, stretched(animal.sample.states, share, tail))
-    other = replace(animal, sample=sample, body=replace(animal.body, length=length))
+    other = resized(animal, length, tail)
     prior = _prior(clip.settings, clip, other)
     middle, weight = prior.middle.clone(), prior.weight.clone()
     middle[-1], weight[-1] = length.log(), HELD
     rough = ROUGH * clip.settings.body.sure * nat(clip.settings)
     return fitted(clip, other, LENGTH_ITERATIONS, SharedPrior(middle, weight), rough)
+
+
+def resized(animal: Animal, length: Float[Tensor, ""], tail: bool) -> Animal:
+    """The animal with another length, by its tail or by its head, the rest as it is."""
+    share = float(length / animal.body.length) - 1
+    sample = Sample(animal.sample.frames, stretched(animal.sample.states, share, tail))
+    return replace(animal, sample=sample, body=replace(animal.body, length=length))
 
 
 def stretched(state: FrameState, share: float, tail: bool) -> FrameState:
@@ -274,7 +279,7 @@ def dirt_beside(
     light = clip.signal(frames)
     left = (light if clip.veil is None else clip.veil.removed(light)) - drawn
     own = clip.settings.evidence
-    width = own.width * taper.sharp.clamp(min=THINNEST).expand(len(frames), -1)
+    width = body_width(taper, own).expand(len(frames), -1)
     body = drawn > settings.covered * clip.brightness[:, None, None]
     seen = project(clip.local_cameras(frames), straight_on(states, settings.onward), states.shift)
     body |= marked(seen, drawn.shape[-1], round(float(width.mean())))
@@ -287,8 +292,7 @@ def dirt_beside(
 
 def body_taper(clip: Clip, frame: int, body: Body) -> Profile:
     """The body as the views of a frame magnify it."""
-    cameras = clip.cameras.local(clip.centres([frame]), clip.origins([frame])).to(torch.float32).to(clip.device)
-    magnification = scale(cameras, torch.zeros(1, 1, 3, device=clip.device))[0]
+    magnification = scale(clip.local_cameras([frame]), torch.zeros(1, 1, 3, device=clip.device))[0]
     return body.profile(clip.settings.curve.vertices, magnification, clip.settings.pixels.floor)
 
 

@@ -13,14 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.fitting.second_order import fit
 from midline3d.state import FrameState
 from midline3d.store import Status
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.evidence import evidence
-from midline3d.tracking.follow import Candidate, Tracked, outcome
-from midline3d.tracking.judging import judge
-from midline3d.tracking.learning import problem_of
+from midline3d.tracking.follow import Tracked, fitted_from, outcome
 
 
 @dataclass(frozen=True)
@@ -69,18 +65,10 @@ def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]
                 old, start = known(frame), known(frame - direction)
                 if old is None or start is None:
                     break
-                found = _from(beginning, frame, frame - direction, start.state)
+                carried = beginning.clip.carried(start.state, frame - direction, frame)
+                found = fitted_from(beginning, frame, carried)
                 energy, status = float(found.fit.energy), found.verdict.status
                 if not energy < old.energy - limits.least_gain or status == "lost" or not no_worse(status, old):
                     break
                 better[frame] = Known(found.fit.state, energy, status)
                 yield outcome(beginning.clip, frame, found)
-
-
-def _from(beginning: Beginning, frame: int, source: int, state: FrameState) -> Candidate:
-    clip, weights = beginning.clip, beginning.clip.settings.second_order
-    start = clip.carried(state, source, frame)
-    problem = problem_of(clip, [frame], beginning.taper, start, weights)
-    found = fit(problem, start, weights.retry_iterations)
-    observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-    return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from midline3d.fitting.second_order import fit
 from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.store.dataset import STRETCHES
@@ -26,11 +25,8 @@ from midline3d.tracking.begin import Beginning, Progress
 from midline3d.tracking.checkpoint import recorded, stored_state
 from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, to_clean
 from midline3d.tracking.clip import DIRT
-from midline3d.tracking.evidence import evidence
-from midline3d.tracking.follow import Candidate, Track, Tracked, follow, outcome
+from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outcome
 from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
-from midline3d.tracking.judging import judge
-from midline3d.tracking.learning import problem_of
 from midline3d.tracking.mending import Known, mended, springs
 from midline3d.tracking.second_look import places as places_to_search
 from midline3d.tracking.second_look import searched_again
@@ -205,17 +201,11 @@ def _turn(frames: Frames, known_votes: Votes | None, progress: Progress) -> int:
 
 def _reversed(frames: Frames, some: list[int]) -> Iterator[Tracked]:
     """Frames fitted again with head and tail exchanged."""
-    beginning, clip = frames.beginning, frames.beginning.clip
-    weights = clip.settings.second_order
+    beginning = frames.beginning
     for frame in some:
         state = frames.state(frame)
-        if state is None:
-            continue
-        start = state.reversed()
-        problem = problem_of(clip, [frame], beginning.taper, start, weights)
-        found = fit(problem, start, weights.retry_iterations)
-        seen = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-        yield outcome(clip, frame, Candidate(found, seen, judge(seen, 0.0, clip.settings.judging)))
+        if state is not None:
+            yield outcome(beginning.clip, frame, fitted_from(beginning, frame, state.reversed()))
 
 
 def _stretches(frames: Frames, links: Links, reading: Reading | None) -> str:

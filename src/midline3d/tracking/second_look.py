@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from midline3d.fitting.second_order import fit
 from midline3d.state import FrameState
 from midline3d.tracking.begin import Beginning
-from midline3d.tracking.evidence import evidence
 from midline3d.tracking.finding import searched_for
-from midline3d.tracking.follow import Candidate, Tracked, outcome
-from midline3d.tracking.judging import judge
-from midline3d.tracking.learning import nat, problem_of
+from midline3d.tracking.follow import Candidate, Tracked, fitted_from, outcome
+from midline3d.tracking.learning import nat
 from midline3d.tracking.mending import Known, no_worse
 
 AT_ONCE = 16
@@ -49,7 +46,7 @@ def searched_again(beginning: Beginning, frames: list[int], known: Callable[[int
         part = frames[first : first + AT_ONCE]
         for rough in searched_for(beginning, part, generator, clip.settings.start.starts):
             old = known(rough.frame)
-            found = _finished(beginning, rough.frame, _turned_to(rough.state, old))
+            found = fitted_from(beginning, rough.frame, _turned_to(rough.state, old))
             if found.verdict.status != "lost" and (old is None or _better(beginning, found, old)):
                 yield outcome(clip, rough.frame, found)
 
@@ -71,12 +68,3 @@ def _turned_to(state: FrameState, old: Known | None) -> FrameState:
         return state
     same, other = ((old.state.points - points).norm(dim=-1).mean() for points in (state.points, state.points.flip(1)))
     return state.reversed() if other < same else state
-
-
-def _finished(beginning: Beginning, frame: int, state: FrameState) -> Candidate:
-    """A found state fitted to the end, and judged."""
-    clip, weights = beginning.clip, beginning.clip.settings.second_order
-    problem = problem_of(clip, [frame], beginning.taper, state, weights)
-    found = fit(problem, state, weights.retry_iterations)
-    observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-    return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))
