@@ -1,5 +1,7 @@
 """The worm among dirt: backgrounds without it, candidates, joint readings, and a way through time."""
 
+from types import SimpleNamespace
+
 import cv2
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from midline3d.errors import InputError
 from midline3d.recording import load_recording, prepare
 from midline3d.recording.background.light import Background, fill, light_field, masked_median, sorted_stack
 from midline3d.recording.background.registration import registration_of, texture_of, translated
+from midline3d.recording.locating.locator import Locator
 from midline3d.recording.locating.places import ABSENT, Decider, Expected, Places, candidates, combine
 from midline3d.settings import LocatingSettings
 
@@ -55,6 +58,20 @@ def test_light_is_filled_from_around():
 def test_background_changes_linearly():
     background = Background(np.array([10.0, 20.0]), np.stack([np.zeros((2, 2)), np.ones((2, 2))]).astype(np.float32))
     assert [background.at(frame)[0, 0] for frame in (0, 10, 15, 30)] == [0, 0, 0.5, 1]
+
+
+def test_a_frame_has_the_same_background_whichever_was_seen_before():
+    rng = np.random.default_rng(0)
+    background = Background(np.array([0.0, 100.0]), rng.uniform(50, 200, (2, 40, 40)).astype(np.float32))
+    survey = SimpleNamespace(backgrounds=[background], factor=2)
+
+    def behind(order):
+        locator = Locator(None, survey, SETTINGS)
+        return {frame: locator._behind(0, frame)[0] for frame in order}
+
+    forwards, backwards = behind(range(20)), behind(range(19, 6, -1))
+    assert all((forwards[frame] == backwards[frame]).all() for frame in backwards)
+    assert (forwards[0] == forwards[3]).all() and (forwards[0] != forwards[4]).any()
 
 
 def test_shake_is_measured_on_still_dirt():

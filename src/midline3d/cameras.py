@@ -158,7 +158,9 @@ def triangulate(cameras: Cameras, pixels: Float[Tensor, "batch camera 2"], steps
     for _ in range(steps):
         residual = (pixels - project(cameras, points[:, None])[:, :, 0]).flatten(1)
         jacobian = projection_jacobian(cameras, points[:, None])[:, :, 0].flatten(1, 2)
-        points = points + torch.linalg.lstsq(jacobian, residual[..., None]).solution.squeeze(-1)
+        # Not lstsq: its last bit depends on where in memory its matrices lie, so that no run would repeat another.
+        normal = jacobian.mT @ jacobian
+        points = points + torch.linalg.solve(normal, jacobian.mT @ residual[..., None]).squeeze(-1)
     return points
 
 
@@ -173,7 +175,7 @@ def shift_basis(cameras: Cameras) -> Float[Tensor, "camera 2 axis"]:
     # At a point on the axes' common centre: where it lies exactly does not matter for directions.
     rays, origins = rays_through(cameras, cameras.centre.expand(1, -1, -1))
     across = torch.eye(3, dtype=rays.dtype, device=rays.device) - rays[..., None] * rays[..., None, :]
-    middle = torch.linalg.lstsq(across.sum(1), (across @ origins[..., None]).sum(1)).solution.squeeze(-1)
+    middle = (torch.linalg.pinv(across.sum(1), hermitian=True) @ (across @ origins[..., None]).sum(1)).squeeze(-1)
     moves = projection_jacobian(cameras, middle[:, None])[0, :, 0].flatten(0, 1)
     moves = moves / moves.norm(dim=0).mean()
     if count == 3:

@@ -64,13 +64,17 @@ class Locator:
         return light, registration_of(small, texture, light) * factor, things
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:
-        """The shrunken background and its texture, kept for the frames around: light drifts slowly."""
+        """The shrunken background and its texture, kept for the frames around: light drifts slowly.
+
+        It is that of the middle of these frames, whichever is seen first: they come in any order, and again.
+        """
         background = self.survey.backgrounds[view]
         span = float(np.diff(background.moments).min()) if len(background.moments) > 1 else np.inf
-        moment = int(frame // max(1.0, span / KEPT))
+        around = max(1.0, span / KEPT)
+        moment = int(frame // around)
         kept = self.kept.get(view)  # once: other frames are seen at the same time
         if kept is None or kept[0] != moment:
-            small = shrink(background.at(frame), self.survey.factor)
+            small = shrink(background.at((moment + 0.5) * around), self.survey.factor)
             kept = self.kept[view] = (moment, small, texture_of(small))
         return kept[1:]
 
