@@ -1,5 +1,6 @@
 """The worm among dirt: backgrounds without it, candidates, joint readings, and a way through time."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -124,6 +125,22 @@ def test_candidates_are_things_in_full_pixels():
     assert found.pixels(0)[25, 50]
     assert not found.pixels(ABSENT).any()
     assert len(candidates(np.zeros((60, 80), np.float32), 2, SETTINGS)) == 0
+
+
+def test_a_faint_worm_among_heavier_discs_is_a_candidate_and_the_likeliest():
+    field = np.random.default_rng(0).normal(0, 0.5, (200, 200)).astype(np.float32)
+    for index in range(10):
+        cv2.circle(field, (20 + 38 * (index % 5), 25 + 40 * (index // 5)), 6, 90, -1)
+    cv2.line(field, (60, 140), (110, 150), 30, 3)
+    found = candidates(field, 1, SETTINGS)
+    worm = int(np.argmax(found.slender))
+    assert len(found) == SETTINGS.candidates and found.slender[worm] > 3
+    np.testing.assert_allclose(found.centre[worm], [85, 145], atol=1.5)
+    assert (np.diff(found.mass) <= 0).all() and found.mass[worm] < 0.8 * found.mass[0]
+    as_heavy = replace(found, mass=np.ones(len(found)))
+    for expected in (Expected(np.ones(1)), Expected(np.ones(1), certain=False)):
+        scores = expected.score(as_heavy, 0, SETTINGS)
+        assert scores[worm] == 0 and -3 < np.delete(scores, worm).max() < -1
 
 
 def place(x, score=0.0):

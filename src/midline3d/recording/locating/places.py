@@ -26,6 +26,13 @@ LIGHTER = 1.5
 worm's mass is not known: dirt is lighter."""
 FARTHEST = 6.0
 """Tolerances beyond which a view's miss counts no more, so that one wrong view does not outweigh all masses."""
+LOOKED_AT = 3
+"""Times as many heavy things as are kept whose shape is looked at."""
+ROUND, SLENDER = 1.0, 3.0
+"""Length over width that count when things are kept: less than a disc's nothing is, and a coil may be no more."""
+ROUNDER, ROUND_AT_MOST = 4.0, 1.5
+"""Log-likelihood that a thing loses for every factor of e that its length over width is below 1.5, which a tight coil's
+is not: a disc loses 2, so little that a worm seen from its end in one view is still found by the others."""
 EDGE = 0.4
 """Of the least peak: how faint a pixel of a thing may be that reaches it."""
 TRIANGULATED = 8
@@ -112,14 +119,19 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     strong[owner[level > high]] = True
     density = density_of(level)
     mass = np.bincount(owner, density, number)
-    order = np.argsort(-mass * strong)[: settings.candidates]
+    order = np.argsort(-mass * strong)[: LOOKED_AT * settings.candidates]
     best = order[strong[order] & (order > 0)]
+    slender = _slenderness(mask, labels, stats, best)
+    # Among much dirt the worm need not be one of the heaviest things, but then it is more slender than they are.
+    kept = np.argsort(-mass[best] * slender.clip(ROUND, SLENDER), kind="stable")[: settings.candidates]
+    kept = kept[np.argsort(-mass[best[kept]], kind="stable")]
+    best, slender = best[kept], slender[kept]
     sums = np.stack([np.bincount(owner, density * place, number)[best] for place in (columns, rows)], -1)
     # A shrunken pixel's centre is the mean of the centres it was made of.
     centre = sums / mass[best, None] * factor + (factor - 1) / 2
     left, top, width, height = stats[best, :4].T.astype(np.float64)
     box = np.stack([left, top, left + width, top + height], -1) * factor
-    return Candidates(centre, mass[best] * factor**2, box, best, labels, _slenderness(mask, labels, stats, best))
+    return Candidates(centre, mass[best] * factor**2, box, best, labels, slender)
 
 
 def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], things: NDArray[Any]) -> Array:
@@ -146,9 +158,10 @@ class Expected:
     def score(self, things: Candidates, view: int, settings: LocatingSettings) -> Array:
         """(thing,) log-likelihood of being the worm."""
         away = np.log(things.mass / self.mass[view])
+        shape = ROUNDER * np.minimum(np.log(things.slender / ROUND_AT_MOST), 0)
         if not self.certain:
-            return LIGHTER * np.minimum(away, 0)
-        return np.maximum(-0.5 * (away / settings.mass_spread) ** 2, settings.stranger)
+            return LIGHTER * np.minimum(away, 0) + shape
+        return np.maximum(-0.5 * (away / settings.mass_spread) ** 2 + shape, settings.stranger)
 
 
 def combine(
