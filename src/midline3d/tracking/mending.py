@@ -43,10 +43,14 @@ def springs(ends: NDArray[np.float64], middle: NDArray[np.float64], length: floa
 
     ends: (frame, 2, 3) mm, middle: (frame, 3) mm, NaN where there is no midline.
     """
-    own = np.linalg.norm(np.diff(middle, axis=0), axis=-1)
-    travelled = np.linalg.norm(np.diff(ends, axis=0), axis=-1).max(-1) - own
     with np.errstate(invalid="ignore"):
-        return np.flatnonzero(travelled > sprung * length)
+        return np.flatnonzero(end_steps(ends, middle) > sprung * length)
+
+
+def end_steps(ends: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(frame - 1,) mm by which the end that moves most moves further than the middle does (see `springs`)."""
+    own = np.linalg.norm(np.diff(middle, axis=0), axis=-1)
+    return np.linalg.norm(np.diff(ends, axis=0), axis=-1).max(-1) - own
 
 
 def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]:

@@ -2,7 +2,7 @@
 
 Following sees one frame and the one before. Held against one another, the frames of a whole recording tell more: which
 stretches are the other way round (see `heads`), which frames were lost coming from one side only, where two clips do
-not meet, and where an end springs (see `mending`).
+not meet, and where an end springs (see `mending` and `contested`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from midline3d.tracking.begin import Beginning, Progress
 from midline3d.tracking.checkpoint import recorded, stored_state
 from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, to_clean
 from midline3d.tracking.clip import DIRT
+from midline3d.tracking.contested import second_midlines, without_springs
 from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outcome
 from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
 from midline3d.tracking.mending import Known, mended, springs
@@ -120,18 +121,20 @@ def put_right(
     frames, cleaned_frames = _cleaned(frames, progress)
     better = _better(frames, cleaned_frames, seams, progress)
     apart = _apart(frames, seams, better)
+    contested = _contested(frames, better) if frames.beginning.clip.settings.tracking.mend else {}
     # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
     if frames.beginning.clip.dirt is not None:
         result.keep(DIRT, frames.beginning.clip.dirt.plain())
     for tracked in better.values():
         frames.write(tracked)
-    for frame, record in apart.items():
+    for frame, record in (contested | apart).items():
         result.append(frames.start + frame, record)
     result.flush()
     return (
         f"{turned} frames turned round, {len(cleaned_frames)} fitted again without dirt, "
         f"{len(better.keys() - cleaned_frames.keys())} came out better from their other side, "
-        f"{len(apart)} suspect where two clips do not meet"
+        f"{len(apart)} suspect where two clips do not meet, "
+        f"{sum(record.status == 'suspect' for record in contested.values())} where another midline fits as well"
     )
 
 
@@ -170,6 +173,8 @@ def _better(
         for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
             better[tracked.frame] = tracked
             progress("fitting again where an end has sprung", len(better), 0)
+        again = without_springs(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame))
+        better |= {tracked.frame: tracked for tracked in again}
     return better
 
 
@@ -290,6 +295,21 @@ def _springs(frames: Frames, better: dict[int, Tracked]) -> list[int]:
         if points is not None:
             ends[frame], middle[frame] = points[[0, -1]], points.mean(0)
     return springs(ends, middle, float(frames.beginning.body.length), clip.settings.judging.sprung).tolist()
+
+
+def _contested(frames: Frames, better: dict[int, Tracked]) -> dict[int, FrameResult]:
+    """Frames that are less sure than they seem, because another midline fits them nearly as well."""
+    limits, found = frames.beginning.clip.settings.judging, dict[int, FrameResult]()
+    others = second_midlines(frames.beginning, _springs(frames, better), lambda frame: _known(frames, better, frame))
+    for frame, probability in others.items():
+        record = _record(frames, better, frame)
+        if record is None or record.doubt is None:
+            continue
+        doubt = 1 - (1 - record.doubt) * (1 - probability)
+        found[frame] = record = replace(record, doubt=doubt)
+        if record.status == "ok" and doubt > limits.doubt:
+            found[frame] = replace(record, status="suspect", reason="directions disagree")
+    return found
 
 
 def _apart(frames: Frames, seams: tuple[int, ...], better: dict[int, Tracked]) -> dict[int, FrameResult]:
