@@ -16,7 +16,7 @@ if not ON_GPU:
 
 from midline3d import curve  # noqa: E402
 from midline3d.appearance import BlobAppearance, Profile, Shape, optics  # noqa: E402
-from midline3d.cameras import Cameras, project  # noqa: E402
+from midline3d.cameras import Cameras, packed_cameras, project, unpacked_cameras  # noqa: E402
 from midline3d.fitting.body import average_body  # noqa: E402
 from midline3d.fitting.second_order import Problem  # noqa: E402
 from midline3d.fitting.views import Views  # noqa: E402
@@ -219,6 +219,25 @@ def test_optics(shared: bool, candidate: Candidate, batch: int, vertices: int, c
     right = optics(views, state.points, state.bishop[..., 0])
     assert apart(made.stretch, right.stretch) < candidate.depths
     assert apart(made.beyond, right.beyond) < candidate.depths
+
+
+@every_backend
+@pytest.mark.parametrize("shared", [False, True])
+def test_packed_cameras_are_read_as_they_lie(
+    shared: bool, candidate: Candidate, batch: int, vertices: int, cameras: int, nodes: int
+) -> None:
+    """Rows of something wider, as many clips at once keep them: what comes out is the same to the bit."""
+    given, apart = rows(bent("waves", batch, vertices, cameras), candidate.device), rigs(cameras, batch, shared, 1.0)
+    alone = low(apart, candidate.device)
+    wider = torch.nn.functional.pad(packed_cameras(alone), (5, 7), value=torch.nan)
+    numbers = wider[:, 5:-7]
+    together = unpacked_cameras(numbers, alone.shift_basis)
+    assert packed_cameras(together).data_ptr() == numbers.data_ptr(), "these are the rows themselves"
+    backend = candidate.make()
+    one, two = (backend.project(rig, given.points, given.shift) for rig in (alone, together))
+    assert torch.equal(one, two)
+    one, two = (backend.optics(rig, given.points, given.bishop[..., 0]) for rig in (alone, together))
+    assert torch.equal(one.stretch, two.stretch) and torch.equal(one.beyond, two.beyond)
 
 
 def taper_of(batch: int, vertices: int, cameras: int, own: bool) -> Profile:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from midline3d.curve import rotation_exp, skew
+from midline3d.rows import side_by_side, split_rows
 from midline3d.shapes import Float, Tensor
 
 
@@ -73,6 +74,25 @@ def make_cameras(
         shift_basis=focal.new_zeros(len(matrix), 2, 0),
     )
     return replace(cameras, shift_basis=shift_basis(cameras))
+
+
+def packed_cameras(cameras: Cameras) -> Float[Tensor, "frame number"]:
+    """All numbers of every frame's cameras in a row, but for the shift directions, which all frames share.
+
+    Focal lengths of all views, centres, distortions, rotations, translations: 21 numbers for each camera. One row
+    where the whole batch shares the cameras. See `rows.side_by_side`.
+    """
+    values = [value for name, value in vars(cameras).items() if name != "shift_basis"]
+    frames = max(map(len, values))
+    return side_by_side([value.expand(frames, *value.shape[1:]) for value in values])
+
+
+def unpacked_cameras(rows: Float[Tensor, "frame number"], shift_basis: Float[Tensor, "camera 2 axis"]) -> Cameras:
+    """The cameras that `packed_cameras` made rows of; they share the rows' memory."""
+    count = len(shift_basis)
+    shapes = [(count, 2), (count, 2), (count, 5), (count, 3, 3), (count, 3)]
+    focal, centre, distortion, rotation, translation = split_rows(rows, shapes)
+    return Cameras(focal, centre, distortion, rotation, translation, shift_basis)
 
 
 def project(

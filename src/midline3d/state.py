@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate
 
 import torch
 
 from midline3d import curve
 from midline3d.appearance import ViewAppearance
+from midline3d.rows import side_by_side, split_rows
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -46,9 +45,9 @@ class FrameState:
     sigma: Float[Tensor, "batch camera"]
     """px."""
     iota: Float[Tensor, "batch camera"]
-    rho: Float[Tensor, "batch camera"]
     defocus: Float[Tensor, "batch camera"]
     """px of blur per mm of depth; 0 in the paper's model."""
+    rho: Float[Tensor, "batch camera"]
 
     def __len__(self) -> int:
         return len(self.length)
@@ -125,33 +124,14 @@ def merged(states: list[FrameState]) -> FrameState:
 
 
 def packed(state: FrameState) -> Float[Tensor, "batch number"]:
-    """All numbers of every frame in a row, field by field in their order.
-
-    Where the fields lie so in memory already (see `unpacked`) these are the rows that they lie in, and nothing is
-    copied; else a copy.
-    """
-    values = list(vars(state).values())
-    begins = list(accumulate((math.prod(value.shape[1:]) for value in values), initial=0))
-    if len(state) and all(_follows(values[0], value, begin) for value, begin in zip(values, begins, strict=False)):
-        return values[0].as_strided((len(state), begins[-1]), (values[0].stride(0), 1))
-    return torch.cat([value.reshape(len(state), -1) for value in values], 1)
-
-
-def _follows(first: Tensor, value: Tensor, begin: int) -> bool:
-    """Whether a tensor's rows lie `begin` numbers behind those of the first, in the same memory."""
-    if value.untyped_storage().data_ptr() != first.untyped_storage().data_ptr() or not value[0].is_contiguous():
-        return False
-    # What lies between rows says nothing where there is but one.
-    beside = len(value) == 1 or value.stride(0) == first.stride(0)
-    return beside and value.storage_offset() - first.storage_offset() == begin
+    """All numbers of every frame in a row, field by field in their order; see `rows.side_by_side`."""
+    return side_by_side(list(vars(state).values()))
 
 
 def unpacked(rows: Float[Tensor, "batch number"], like: FrameState) -> FrameState:
     """The states that rows of `packed` begin with, for the sizes of another; they share the rows' memory."""
-    shapes = {name: value.shape[1:] for name, value in vars(like).items()}
-    sizes = [math.prod(shape) for shape in shapes.values()]
-    named = zip(shapes.items(), rows[:, : sum(sizes)].split(sizes, 1), strict=True)
-    return FrameState(**{name: part.unflatten(1, shape) if shape else part[:, 0] for (name, shape), part in named})
+    shapes = {name: tuple(value.shape[1:]) for name, value in vars(like).items()}
+    return FrameState(**dict(zip(shapes, split_rows(rows, list(shapes.values())), strict=True)))
 
 
 def where(choice: Tensor, first: FrameState, second: FrameState) -> FrameState:

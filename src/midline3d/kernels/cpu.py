@@ -16,7 +16,7 @@ from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
 from midline3d.kernels.contract import Energy, Prior, StepLimits, System
-from midline3d.kernels.layout import PLACES, Layout
+from midline3d.kernels.layout import NUMBERS, Layout
 from midline3d.kernels.reference import TorchBackend
 from midline3d.native import open_library
 from midline3d.rendering import Products
@@ -29,7 +29,7 @@ NO_MEMORY, NO_SUCH_VERTEX, NO_SUCH_SIZE = 1, 2, 3
 _FEW = 8
 """Frames under which it does not pay to wake another thread."""
 _STATE = ("points", "bishop", "curvature", "length", "shift", "sigma", "iota", "rho", "defocus")
-_LAYOUT = " ".join(f"layout_{name}" for name in ("nodes", "axes", "cameras", *PLACES))
+_LAYOUT = " ".join(f"layout_{name}" for name in NUMBERS)
 _TAPER = tuple(item.name for item in fields(Shape))[:-1]
 """Of a body, in the order of views.h: all but the tissue, which has a number for every knot."""
 _HELD = ("length", "shift", "sigma", "iota", "defocus")
@@ -176,7 +176,7 @@ class CBackend(TorchBackend):
         wanted += [(getattr(prior.anchor, name), sizes.get(name, views)) for name in (*_HELD[:-1], "rho")]
         made = [losses.new_empty(shape) for shape in ((batch,), (3, batch), (batch, layout.count))]
         tensors = [*_fitting(wanted), *made]
-        self._run("energy", batch, [batch, vertices, *_places(layout)], tensors, (prior.pixels,))
+        self._run("energy", batch, [batch, vertices, *layout.numbers()], tensors, (prior.pixels,))
         return Energy(*made)
 
     def pixel_system(
@@ -199,7 +199,7 @@ class CBackend(TorchBackend):
         wanted += [(state.bishop, (batch, vertices, 3, 3)), (basis.segments, (vertices - 1, layout.nodes))]
         wanted += [(appearance.by_view, (*views, 2, 3)), (state.rho, views[:2])]
         made = [state.points.new_empty(batch, layout.count, layout.count), state.points.new_empty(batch, layout.count)]
-        sizes = [batch, vertices, *_places(layout), numbers[2]]
+        sizes = [batch, vertices, *layout.numbers(), numbers[2]]
         self._run("pixel_system", batch, sizes, [*rig, *_fitting(wanted), *made])
         return System(*made)
 
@@ -230,7 +230,7 @@ class CBackend(TorchBackend):
         old = [(getattr(state, name), shapes.get(name, (batch, layout.cameras))) for name in _STATE]
         wanted = [(step, (batch, layout.count)), (matrix, (vertices, layout.nodes)), *old]
         made = [step.new_empty(shape) for _, shape in old]
-        sizes = [batch, vertices, *_places(layout)]
+        sizes = [batch, vertices, *layout.numbers()]
         numbers = (limits.log_length, limits.log_appearance, *_limits(limits.bounds))
         self._run("take_step", batch, sizes, [*_fitting(wanted), *made], numbers)
         return FrameState(**dict(zip(_STATE, made, strict=True)))
@@ -274,11 +274,6 @@ def _starts(start: Tensor, batch: int) -> Tensor:
     if start.shape != (batch,) or not start.is_cpu:
         raise ValueError(f"start has shape {tuple(start.shape)} on {start.device}, not ({batch},) on the CPU")
     return start.to(torch.long).contiguous()
-
-
-def _places(layout: Layout) -> tuple[int, ...]:
-    """In the order of `_LAYOUT`."""
-    return (layout.nodes, layout.axes, layout.cameras, *layout.places())
 
 
 def _limits(bounds: Bounds) -> tuple[float, ...]:

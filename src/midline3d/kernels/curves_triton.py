@@ -12,12 +12,15 @@ import triton
 import triton.language as tl
 
 from midline3d.kernels.layout_triton import (
+    AXES,
     BEND,
+    CAMERAS,
     COUNT,
     DEFOCUS,
     IOTA,
     LENGTH,
     MOVE,
+    NODES,
     RHO,
     SHIFT,
     SIGMA,
@@ -110,7 +113,7 @@ def value_at(values, chosen):
 @triton.jit
 @no_type_check
 def integrate_curve(
-    position, start_bishop, curvature, length, start, curve, curvature_row, length_row, curve_row, vertices,
+    position, start_bishop, curvature, curvature_row, length, length_row, start, vertices, curve, curve_row,
     PADDED: tl.constexpr,
 ):  # fmt: skip
     """`curve.integrate`: a program for each curve. Rows of `curve` begin as a state's: points, then Bishop frames."""
@@ -181,8 +184,8 @@ def _grown(old, log_step, limits, new, count, PADDED: tl.constexpr):
 @triton.jit
 @no_type_check
 def take_step(
-    step, basis, state, place, start_bishop, made, state_row, made_row, limits, layout, vertices, nodes, cameras, axes,
-    PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+    step, basis, state, state_row, limits, layout, vertices, place, start_bishop, made, made_row,
+    PADDED: tl.constexpr, PADDED_NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
     """`reference.take_step` up to the curve, which `integrate_curve` makes from the middle's place and Bishop frame.
 
@@ -190,9 +193,10 @@ def take_step(
     then the most of curvature and of defocus.
     """
     b = tl.program_id(0).to(tl.int64)
+    nodes, axes, cameras = tl.load(layout + NODES), tl.load(layout + AXES), tl.load(layout + CAMERAS)
     step, state, made = step + b * tl.load(layout + COUNT), state + b * state_row, made + b * made_row
     move, about, bend = step + tl.load(layout + MOVE), step + tl.load(layout + TURN), step + tl.load(layout + BEND)
-    n, j = tl.arange(0, PADDED), tl.arange(0, NODES)
+    n, j = tl.arange(0, PADDED), tl.arange(0, PADDED_NODES)
     counts, both = n < vertices, (n < vertices)[:, None] & (j < nodes)[None, :]
     row = tl.load(basis + n[:, None] * nodes + j[None, :], mask=both, other=0.0)
     bend1 = tl.load(bend + j, mask=j < nodes, other=0.0)
@@ -236,7 +240,7 @@ def take_step(
     i = tl.arange(0, 4)
     tl.store(place + 3 * b + i, (wide(points + i, i < 3) + wide(move + i, i < 3)).to(tl.float32), mask=i < 3)
 
-    length, shift, sigma, iota, rho, defocus = state_columns(vertices, axes, cameras)
+    length, shift, sigma, iota, defocus, rho = state_columns(vertices, axes, cameras)
     _grown(state + length, step + tl.load(layout + LENGTH), limits, made + length, 1, 1)
     _grown(state + sigma, step + tl.load(layout + SIGMA), limits + 3, made + sigma, cameras, FEW)
     _grown(state + iota, step + tl.load(layout + IOTA), limits + 6, made + iota, cameras, FEW)

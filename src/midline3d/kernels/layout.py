@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+SIZES = ("nodes", "axes", "cameras")
+"""What decides where all else stands."""
 PLACES = ("move", "turn", "bend", "length", "shift", "sigma", "iota", "defocus", "rho", "count")
-"""Where each block of unknowns begins, and where the last ends, as C (`layouts`) and Triton (`MOVE`, ...) read them."""
+"""Where each block of unknowns begins, and where the last ends."""
+NUMBERS = (*SIZES, *PLACES)
+"""All of a layout, as C (`layouts`) and Triton (`MOVE`, ...) read it."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +71,7 @@ class Layout:
         views = [self.appearance.start + kind * self.cameras for kind in range(4)]
         first = (self.move.start, self.turn.start, self.bend.start, self.length, self.shift.start)
         return (*first, *views, self.count)
+
+    def numbers(self) -> tuple[int, ...]:
+        """Those of `NUMBERS`."""
+        return (self.nodes, self.axes, self.cameras, *self.places())

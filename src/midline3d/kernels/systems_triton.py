@@ -7,16 +7,20 @@ import triton.language as tl
 
 from midline3d.kernels.curves_triton import cross
 from midline3d.kernels.layout_triton import (
+    AXES,
     BEND,
+    CAMERAS,
     COUNT,
     DEFOCUS,
     IOTA,
     LENGTH,
     MOVE,
+    NODES,
     RHO,
     SHIFT,
     SIGMA,
     TURN,
+    camera_numbers,
     state_columns,
 )
 from midline3d.kernels.views_triton import in_camera
@@ -46,17 +50,17 @@ def _kept(now, before, weights, gradient, count, KIND: tl.constexpr, FEW: tl.con
 @triton.jit
 @no_type_check
 def sum_energy(
-    losses, slope, weights, state, anchor, energies, gradient, state_row, anchor_row,
-    layout, pixel_weight, batch, vertices, nodes, cameras, axes,
-    PADDED: tl.constexpr, NODES: tl.constexpr, FEW: tl.constexpr,
+    losses, pixel_weight, slope, weights, state, state_row, anchor, anchor_row, layout, vertices, energies, gradient,
+    PADDED: tl.constexpr, PADDED_NODES: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
     """What `reference.energy` makes of the pixels' losses and of K' Q: a program for each frame. State and anchor are
     rows of `state.packed`; `energies` are the sums, then the terms."""
-    b = tl.program_id(0).to(tl.int64)
+    b, batch = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+    nodes, axes, cameras = tl.load(layout + NODES), tl.load(layout + AXES), tl.load(layout + CAMERAS)
     gradient += b * tl.load(layout + COUNT)
     state, anchor = state + b * state_row, anchor + b * anchor_row
     bends, first = tl.load(layout + BEND), tl.load(layout + LENGTH)
-    n, j, i = tl.arange(0, PADDED), tl.arange(0, NODES), tl.arange(0, FEW)
+    n, j, i = tl.arange(0, PADDED), tl.arange(0, PADDED_NODES), tl.arange(0, FEW)
     pixels = pixel_weight * tl.sum(tl.load(losses + b * cameras + i, mask=i < cameras, other=0.0), 0)
     bending = 0.0
     for direction in tl.static_range(2):
@@ -69,7 +73,7 @@ def sum_energy(
     free = tl.arange(0, 8)
     tl.store(gradient + free, tl.zeros((8,), tl.float32), mask=free < bends)
     weights -= first
-    length, shift, sigma, iota, rho, defocus = state_columns(vertices, axes, cameras)
+    length, shift, sigma, iota, defocus, rho = state_columns(vertices, axes, cameras)
     kept = _kept(state + length, anchor + length, weights + first, gradient + first, 1, 1, 1)
     at = tl.load(layout + SHIFT)
     kept += _kept(state + shift, anchor + shift, weights + at, gradient + at, axes, 0, FEW)
@@ -90,16 +94,16 @@ def sum_energy(
 @triton.jit
 @no_type_check
 def derive_places(
-    points, bishop, segments, places, points_row, bishop_row, layout, vertices, nodes, unknowns,
-    PADDED: tl.constexpr, BLOCK: tl.constexpr,
+    state, state_row, segments, layout, vertices, places, PADDED: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """`normal.vertex_derivatives`, (batch, vertex, 3, unknown): a program for some nodes of a frame, the last for what
     is not a bend."""
+    nodes, unknowns = tl.load(layout + NODES), tl.load(layout + SHIFT)
     b, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     n = tl.arange(0, PADDED)
     counts = n < vertices
     middle = vertices // 2
-    points, bishop = points + b * points_row, bishop + b * bishop_row
+    points, bishop = state + b * state_row, state + b * state_row + 3 * vertices
     o0, o1, o2 = tl.load(points + 3 * middle), tl.load(points + 3 * middle + 1), tl.load(points + 3 * middle + 2)
     x = tl.load(points + 3 * n, mask=counts, other=0.0) - o0
     y = tl.load(points + 3 * n + 1, mask=counts, other=0.0) - o1
@@ -198,18 +202,20 @@ def _other(shift_basis, by_view, rho, row: tl.constexpr, view, column, cameras, 
 @triton.jit
 @no_type_check
 def couple_blobs(
-    focal, distortion, rotation, translation, shift_basis, gram, slope, points, by_view, rho,
-    spatial, coupling, hessian, gradient, points_row, rho_row, own, vertices, cameras, axes, shape,
-    PADDED: tl.constexpr, OTHERS: tl.constexpr,
+    rig, rig_row, shift_basis, state, state_row, by_view, gram, slope, layout, vertices,
+    spatial, coupling, hessian, gradient, PADDED: tl.constexpr, OTHERS: tl.constexpr,
 ):  # fmt: skip
     """Sums over the views, a program for each frame: of every vertex the 3 x 3 matrix J' A J, and J' A O with J' b
     behind it, O being the derivative by the shifts and the views' appearance; and O' A O, O' b, which are done with."""
     b = tl.program_id(0).to(tl.int64)
+    axes, cameras, shape = tl.load(layout + AXES), tl.load(layout + CAMERAS), tl.load(layout + SHIFT)
+    rig, state = rig + b * rig_row, state + b * state_row
+    _length, _shift, _sigma, _iota, _defocus, rho = state_columns(vertices, axes, cameras)
     n, column = tl.arange(0, PADDED), tl.arange(0, OTHERS)
     counts = n < vertices
     others = axes + 4 * cameras
     last = (column == others)[None, :]
-    points += b * points_row + 3 * n
+    points = state + 3 * n
     zero = tl.zeros((PADDED,), tl.float32)
     g00, g01, g02, g11, g12, g22 = zero, zero, zero, zero, zero, zero
     c0 = tl.zeros((PADDED, OTHERS), tl.float32)
@@ -217,14 +223,14 @@ def couple_blobs(
     corner = tl.zeros((OTHERS, OTHERS), tl.float32)
     rest = tl.zeros((OTHERS,), tl.float32)
     for view in range(0, cameras):
-        at, blob = own * b * cameras + view, (b * cameras + view) * vertices + n
-        turn, away = rotation + 9 * at, translation + 3 * at
+        blob = (b * cameras + view) * vertices + n
+        focal, _centre, distortion, turn, away = camera_numbers(rig, view, cameras)
         depth = tl.where(counts, in_camera(turn, away, points, 2, counts), 1.0)
         x = in_camera(turn, away, points, 0, counts) / depth
         y = in_camera(turn, away, points, 1, counts) / depth
-        u0, v0 = _pixel_by_place(turn, focal + 2 * at, distortion + 5 * at, x, y, depth, 0)
-        u1, v1 = _pixel_by_place(turn, focal + 2 * at, distortion + 5 * at, x, y, depth, 1)
-        u2, v2 = _pixel_by_place(turn, focal + 2 * at, distortion + 5 * at, x, y, depth, 2)
+        u0, v0 = _pixel_by_place(turn, focal, distortion, x, y, depth, 0)
+        u1, v1 = _pixel_by_place(turn, focal, distortion, x, y, depth, 1)
+        u2, v2 = _pixel_by_place(turn, focal, distortion, x, y, depth, 2)
         A = gram + 25 * blob
         uu, uv = tl.load(A, mask=counts, other=0.0), tl.load(A + 1, mask=counts, other=0.0)
         vv = tl.load(A + 6, mask=counts, other=0.0)
@@ -232,7 +238,7 @@ def couple_blobs(
         d0, d1, d2 = uv * u0 + vv * v0, uv * u1 + vv * v1, uv * u2 + vv * v2
         g00, g01, g02 = g00 + u0 * a0 + v0 * d0, g01 + u0 * a1 + v0 * d1, g02 + u0 * a2 + v0 * d2
         g11, g12, g22 = g11 + u1 * a1 + v1 * d1, g12 + u1 * a2 + v1 * d2, g22 + u2 * a2 + v2 * d2
-        wide = tl.load(rho + b * rho_row + view)
+        wide = tl.load(state + rho + view)
         for row in tl.static_range(5):
             mine = _other(shift_basis, by_view + 6 * blob, wide, row, view, column, cameras, axes, counts)
             pushed = tl.zeros((PADDED, OTHERS), tl.float32)
@@ -278,11 +284,13 @@ def _store_spatial(to, g00, g01, g02, g11, g12, g22, counts):
 @triton.jit
 @no_type_check
 def multiply_places(
-    places, spatial, coupling, hessian, gradient, vertices, shape, others, TILE: tl.constexpr, DEPTH: tl.constexpr
+    places, spatial, coupling, layout, vertices, hessian, gradient, TILE: tl.constexpr, DEPTH: tl.constexpr
 ):  # fmt: skip
     """P' (G P, C): the rows of H that belong to unknowns which move vertices, and their gradient. A program for each
     tile of the matrix."""
     b = tl.program_id(0).to(tl.int64)
+    shape, count = tl.load(layout + SHIFT), tl.load(layout + COUNT)
+    others = count - shape
     row, column = tl.program_id(1) * TILE + tl.arange(0, TILE), tl.program_id(2) * TILE + tl.arange(0, TILE)
     total = tl.zeros((TILE, TILE), tl.float32)
     moves, pushes = (column < shape)[None, :], (column >= shape)[None, :] & (column <= shape + others)[None, :]
@@ -303,7 +311,6 @@ def multiply_places(
             right += tl.load(G + 2, mask=n < vertices, other=0.0)[:, None] * p2
             left = tl.load(place + i * shape + row[None, :], mask=counts & (row < shape)[None, :], other=0.0)
             total = tl.dot(tl.trans(left), right, total, input_precision="tf32x3")
-    count = shape + others
     hessian += b * count * count
     there = (row < shape)[:, None]
     tl.store(hessian + row[:, None] * count + column[None, :], total, mask=there & (column < count)[None, :])

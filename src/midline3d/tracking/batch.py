@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from midline3d.appearance import Profile, Shape
-from midline3d.cameras import Cameras
+from midline3d.cameras import packed_cameras, unpacked_cameras
 from midline3d.fitting.second_order import (
     DAMPING,
     TERMS,
@@ -68,8 +68,8 @@ class _FrameBank:
 
     images: Tensor
     """(frame, camera, w, w), 8 bits: an eighth of what floats with their masks would take."""
-    centre: Float[Tensor, "frame camera 2"]
-    translation: Float[Tensor, "frame camera 3"]
+    rig: Float[Tensor, "frame number"]
+    """The cameras in every frame's local world, rows of `packed_cameras`."""
     offset: Float[Tensor, "frame 3"]
     """What carries a state from the frame before into this one's local world, mm."""
     steady: Bool[Tensor, " frame"]
@@ -95,7 +95,7 @@ class Batch:
         # The row behind the last takes what is written for nobody.
         self._images = torch.zeros(slots + 1, *bank.images.shape[1:], device=device)
         self._anchor = _extended(packed(start))
-        self._centre, self._translation = _extended(bank.centre[bank.first]), _extended(bank.translation[bank.first])
+        self._rig = _extended(bank.rig[bank.first])
         self.problem = self._problem()
         self._kept = _extended(self._row(evaluate(self.problem, start)))
         self.rows = torch.arange(slots, device=device)
@@ -116,21 +116,11 @@ class Batch:
         sequences, device = self.sequences, self.device
         pixels, curve = self.settings.pixels, self.settings.curve
         rigs = [sequence.beginning.clip.cameras for sequence in sequences]
-        fixed = {
-            name: torch.cat([getattr(rig, name) for rig in rigs]).float().to(device)
-            for name in ("focal", "distortion", "rotation")
-        }
         basis = rigs[0].shift_basis
         if any(not torch.allclose(rig.shift_basis, basis) for rig in rigs):
             raise ValueError("the clips of a batch must share the directions of their relative shifts")
-        cameras = Cameras(
-            centre=self._centre[:-1],
-            translation=self._translation[:-1],
-            shift_basis=basis.float().to(device),
-            **fixed,
-        )
         return Problem(
-            views=Views(self._images[:-1], cameras),
+            views=Views(self._images[:-1], unpacked_cameras(self._rig[:-1], basis.float().to(device))),
             taper=_profiles([sequence.beginning.taper for sequence in sequences], device),
             basis=spline_basis(curve.vertices, curve.nodes, torch.float32, device),
             objective=Objective(pixels.cutoff, robust=pixels.robust),
@@ -188,7 +178,7 @@ class Batch:
         frame = torch.minimum(self.frame[rows], bank.last[rows])
         # Where nothing is due all goes to the row that is nobody's.
         target = torch.where(due, rows, slots)
-        self._centre[target], self._translation[target] = bank.centre[frame], bank.translation[frame]
+        self._rig[target] = bank.rig[frame]
         size = self._anchor.shape[1]
         # The anchor is still the frame before, in the local world of the last one.
         here, before = (
@@ -208,13 +198,11 @@ class Batch:
 
     def part(self, slot: Tensor, frame: Tensor, images: Tensor, anchor: FrameState) -> Problem:
         """The problem of frames of the bank, each as its slot sees it."""
-        problem, taper, cameras = self.problem, self.problem.taper, self.problem.views.cameras
-        own = {name: getattr(cameras, name)[slot] for name in ("focal", "distortion", "rotation")}
-        placed = {"centre": self.bank.centre[frame], "translation": self.bank.translation[frame]}
+        problem, taper, basis = self.problem, self.problem.taper, self.problem.views.cameras.shift_basis
         shape = Shape(**{name: value[slot] for name, value in vars(taper.shape).items()})
         return replace(
             problem,
-            views=Views(images, Cameras(**own, **placed, shift_basis=cameras.shift_basis)),
+            views=Views(images, unpacked_cameras(self.bank.rig[frame], basis)),
             taper=replace(taper, shape=shape, sharp=taper.sharp[slot], length=taper.length[slot]),
             anchor=anchor,
         )
@@ -322,13 +310,11 @@ def record(batch: Batch) -> Callable[[], None]:
 
 
 def _frame_bank(sequences: list[FrameSequence], device: torch.device) -> _FrameBank:
-    images, centre, translation, offset, steady, dark, gain = [], [], [], [], [], [], []
+    images, rig, offset, steady, dark, gain = [], [], [], [], [], []
     for sequence in sequences:
         clip = sequence.beginning.clip
         images.append(clip.pixels(sequence.frames).to(device))
-        cameras = clip.cameras.local(clip.centres(sequence.frames), clip.origins(sequence.frames))
-        centre.append(cameras.centre)
-        translation.append(cameras.translation)
+        rig.append(packed_cameras(clip.cameras.local(clip.centres(sequence.frames), clip.origins(sequence.frames))))
         places = clip.centres([sequence.at, *sequence.frames])
         offset.append(places[:-1] - places[1:])
         steady.append(_steady([sequence.at, sequence.at, *sequence.frames]))
@@ -342,8 +328,7 @@ def _frame_bank(sequences: list[FrameSequence], device: torch.device) -> _FrameB
 
     return _FrameBank(
         images=torch.cat(images),
-        centre=joined(centre),
-        translation=joined(translation),
+        rig=joined(rig),
         offset=joined(offset),
         steady=torch.cat(steady).to(device),
         first=first.to(device),

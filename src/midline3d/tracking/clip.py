@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from midline3d import curve
 from midline3d.calibration import load_calibration
-from midline3d.cameras import Cameras
+from midline3d.cameras import Cameras, packed_cameras, unpacked_cameras
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body
 from midline3d.fitting.views import Views
@@ -139,7 +139,12 @@ class Clip:
 
     def local_cameras(self, frames: list[int]) -> Cameras:
         """The rig as each frame's crops see it, float32."""
-        return self.cameras.local(self.centres(frames), self.origins(frames)).to(torch.float32).to(self.device)
+        cameras = self.cameras.local(self.centres(frames), self.origins(frames)).to(torch.float32)
+        if self.device.type == "cpu":
+            return cameras
+        # Copied at once, and side by side from then on, as the kernels there read them.
+        rows, basis = packed_cameras(cameras).to(self.device), cameras.shift_basis.to(self.device)
+        return unpacked_cameras(rows, basis)
 
     def plain_views(self, frames: list[int]) -> Views:
         """Images in which the body's middle has the brightness 1 and nothing is negative: the paper's."""
