@@ -187,7 +187,7 @@ def test_an_end_comes_off_where_the_rest_leaves_clearly_less_over(
 def test_an_end_beside_dirt_is_the_worms_own(tmp_path: Path) -> None:
     """A larva whose tail lies beside drifting dirt in every view: it was drawn a third too long, on through it."""
     simulate(tmp_path / "recording", Plan("varied", frames=40, size=512, seed=80))
-    reconstruct(Job(tmp_path / "recording", tmp_path / "out"), lambda *_: None)
+    reconstruct(Job(tmp_path / "recording", tmp_path / "out", Settings()), lambda *_: None)
     frames = score(tmp_path / "out", tmp_path / "recording" / "truth.nc")
     assert np.nanmean(frames.midline) < 0.4 and np.nanmean(frames.ends) < 3
     assert frames.wrong.sum() <= 4
