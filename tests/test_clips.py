@@ -27,7 +27,7 @@ from midline3d.tracking.clips import clip_folder, plan_clips, run_clip, stitch
 from midline3d.tracking.directions import follow_directions
 from midline3d.tracking.follow import Tracked, outcome
 from midline3d.tracking.reconstruct import Job, reconstruct
-from midline3d.tracking.repair import Frames, put_right
+from midline3d.tracking.repair import ClipFrames, put_right
 from midline3d.tracking.spans import spans_of
 from midline3d.tracking.tasks import packed, unpacked
 
@@ -179,7 +179,7 @@ def numbers(result: xr.Dataset, name: str) -> np.ndarray:
     return np.linalg.norm(result.curvature.values, axis=-1) if name == "bend" else result[name].values
 
 
-def backwards(frames: Frames, some: range) -> Iterator[Tracked]:
+def backwards(frames: ClipFrames, some: range) -> Iterator[Tracked]:
     """Frames as they come out when the animal was taken up the wrong way round."""
     clip = frames.beginning.clip
     for frame in some:
@@ -201,7 +201,7 @@ def test_a_swap_is_found_and_repaired(recording: Path, stitched: Path, tmp_path:
     for name in (CLIPS.RIGHT, repair.HEADS):
         (out / "kept" / f"{name}.npz").unlink()
     with Result.resume(out) as result:
-        frames = Frames(plan.beginning, result)
+        frames = ClipFrames(plan.beginning, result)
         for tracked in list(backwards(frames, some)):
             frames.write(tracked)
         result.flush()

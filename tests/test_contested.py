@@ -15,7 +15,7 @@ from midline3d.shapes import Tensor
 from midline3d.tracking import contested
 from midline3d.tracking.contested import HOPELESS, second_midlines, without_springs
 from midline3d.tracking.learning import nat
-from midline3d.tracking.mending import Known
+from midline3d.tracking.mending import KnownFrame
 
 SETTINGS = Settings()
 TEMPERED = SETTINGS.body.sure * nat(SETTINGS)
@@ -63,7 +63,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
         monkeypatch.setattr(contested, "fitted_from", fitted)
         monkeypatch.setattr(contested, "outcome", lambda clip, frame, found: frame)
         clip = Clip(range(len(heads)))
-        return SimpleNamespace(clip=clip), lambda frame: Known(curve(heads[frame]), 10.0, "ok")
+        return SimpleNamespace(clip=clip), lambda frame: KnownFrame(curve(heads[frame]), 10.0, "ok")
 
     return made
 

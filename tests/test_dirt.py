@@ -10,14 +10,17 @@ import pytest
 import torch
 from scenes import as_float, worm
 
+from midline3d.errors import InputError
 from midline3d.fitting.body import average_body
 from midline3d.population.score import score
 from midline3d.settings import DirtSettings, Settings
 from midline3d.synth import Plan, simulate
-from midline3d.tracking import caught_ends
-from midline3d.tracking.cleaning import changed_by, to_clean
-from midline3d.tracking.dirt import Dirt, find_dirt, grown, marked, moved, straight_on
+from midline3d.tracking import caught_ends, clip
+from midline3d.tracking.checkpoint import plain, whole
+from midline3d.tracking.cleaning import changed_by, frames_to_clean
+from midline3d.tracking.dirt import Dirt, LeftOver, find_dirt, further_on, straight_on
 from midline3d.tracking.learning import Animal, Sample
+from midline3d.tracking.masks import grown, grown_in_cells, squares_around
 from midline3d.tracking.reconstruct import Job, reconstruct
 
 SIZE, FRAMES = 40, 12
@@ -41,7 +44,7 @@ def passing(step: int) -> tuple[torch.Tensor, np.ndarray]:
 def found(left: torch.Tensor, places: np.ndarray, **changed: int) -> Dirt:
     settings = replace(DirtSettings(), **changed)
     frames, near = list(range(FRAMES)), torch.ones_like(left, dtype=torch.bool)
-    return find_dirt(frames, frames, places, left, near, torch.tensor([2.0]), settings, settings.reach)
+    return find_dirt(LeftOver(frames, places, left, near, torch.tensor([2.0])), frames, settings, settings.reach)
 
 
 @pytest.mark.parametrize("step", [0, 1])
@@ -49,7 +52,7 @@ def test_what_stays_is_dirt_also_where_the_body_lies(step: int) -> None:
     left, places = passing(step)
     dirt = found(left, places)
     for frame in range(FRAMES):
-        light = dirt.around(frame, places[frame])
+        light = dirt.in_crops(frame, places[frame])
         assert light is not None
         rows, columns = SPECK
         there = light[0, rows, columns.start - step * frame : columns.stop - step * frame]
@@ -62,15 +65,15 @@ def test_what_moves_along_with_the_body_is_not() -> None:
     left[:, 0, 18:22, 24:28] = 0.0
     for frame in range(FRAMES):  # the light of a tail that is not drawn, right behind the body
         left[frame, 0, 18:22, 3 * frame + 6 : 3 * frame + 10] = 50.0
-    assert all(found(left, places).around(frame, places[frame]) is None for frame in range(FRAMES))
+    assert all(found(left, places).in_crops(frame, places[frame]) is None for frame in range(FRAMES))
 
 
 def test_a_pixel_that_is_hardly_ever_free_says_nothing() -> None:
     left, places = passing(0)
     left[3:, 0, 18:22, 24:28] = torch.nan
     dirt = found(left, places)
-    assert all(dirt.around(frame, places[frame]) is None for frame in range(FRAMES))
-    assert found(left, places, free=3).around(0, places[0]) is not None
+    assert all(dirt.in_crops(frame, places[frame]) is None for frame in range(FRAMES))
+    assert found(left, places, free=3).in_crops(0, places[0]) is not None
 
 
 def test_dirt_speaks_for_the_frames_around_it_and_in_their_crops() -> None:
@@ -78,12 +81,13 @@ def test_dirt_speaks_for_the_frames_around_it_and_in_their_crops() -> None:
     light[0, 1, 3, 4], light[1, 0, 0, 0] = 7.4, 300.0
     places = np.array([[[10, 20], [30, 40]], [[11, 20], [30, 41]]])
     dirt = Dirt.of([5, 30], places, light, reach=3)
-    assert dirt.around(9, places[0]) is None and dirt.around(8, places[0]) is not None
-    shifted = dirt.around(5, places[0] + np.array([1, -2]))
+    assert dirt.in_crops(9, places[0]) is None and dirt.in_crops(8, places[0]) is not None
+    shifted = dirt.in_crops(5, places[0] + np.array([1, -2]))
     assert shifted is not None and shifted.nonzero().tolist() == [[1, 5, 3]] and float(shifted.max()) == 7.0
-    bright = dirt.around(31, places[1])
+    bright = dirt.in_crops(31, places[1])
     assert bright is not None and float(bright.max()) == 255.0
-    again = Dirt.of_plain(dirt.plain())
+    nothing: Any = SimpleNamespace(device=torch.device("cpu"))
+    again = whole(plain(dirt), nothing)
     for name, value in vars(dirt).items():
         kept = getattr(again, name)
         assert torch.equal(kept, value) if isinstance(value, torch.Tensor) else kept == value
@@ -93,11 +97,22 @@ def test_dirt_speaks_for_the_frames_around_it_and_in_their_crops() -> None:
     )
 
 
+def test_a_result_gives_its_dirt_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dirt = Dirt.of([5], np.zeros((1, 1, 2), np.int64), torch.full((1, 1, 4, 4), 9.0), reach=0)
+    kept: dict[str, Any] = plain(dirt)
+    monkeypatch.setattr(clip.Result, "kept_in", lambda folder, name: kept)
+    again = clip._kept_dirt(tmp_path)
+    assert again is not None and torch.equal(again.light, dirt.light) and again.window == 4
+    kept = {"frames": np.arange(3), "window": 200}
+    with pytest.raises(InputError, match="another version of midline3d; reconstruct it again, with --redo"):
+        clip._kept_dirt(tmp_path)
+
+
 def test_a_window_that_begins_elsewhere() -> None:
     window = torch.arange(9.0).view(3, 3)
-    assert moved(window, [1, 0]).tolist() == [[1, 2, 0], [4, 5, 0], [7, 8, 0]]
-    assert moved(window, [0, -2]).tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 2]]
-    assert not moved(window, [3, 0]).any()
+    assert further_on(window, [1, 0]).tolist() == [[1, 2, 0], [4, 5, 0], [7, 8, 0]]
+    assert further_on(window, [0, -2]).tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 2]]
+    assert not further_on(window, [3, 0]).any()
 
 
 def test_straight_on_from_both_ends() -> None:
@@ -113,9 +128,21 @@ def test_straight_on_from_both_ends() -> None:
 
 def test_pixels_around_points() -> None:
     seen = torch.tensor([[[[2.2, 5.0], [-30.0, 4.0], [torch.nan, 0.0]]]])
-    there = marked(seen, 9, 1)
+    there = squares_around(seen, 9, 1)
     assert there[0, 0].nonzero().tolist() == [[v, u] for v in (4, 5, 6) for u in (1, 2, 3)]
     assert torch.equal(grown(there, 0), there)
+
+
+def test_pixels_around_a_mask() -> None:
+    mask = torch.zeros(1, 2, 21, 30, dtype=torch.bool)
+    mask[0, 0, 9, 12] = True
+    near = grown(mask, 2)
+    assert near[0, 0].nonzero().tolist() == [[v, u] for v in range(7, 12) for u in range(10, 15)]
+    assert not near[0, 1].any()
+    # The pixel's cell has its first pixel at (8, 12); two cells more on every side, cut off where the picture ends.
+    coarse = grown_in_cells(mask, 8.0)
+    assert coarse.shape == mask.shape and not coarse[0, 1].any()
+    assert coarse[0, 0].nonzero().tolist() == [[v, u] for v in range(20) for u in range(4, 24)]
 
 
 class _Clip(SimpleNamespace):
@@ -128,14 +155,14 @@ class _Clip(SimpleNamespace):
 def test_frames_around_those_that_leave_light_over_are_cleaned() -> None:
     clip: Any = _Clip(settings=Settings(), dirt=None)
     left = dict.fromkeys(range(0, 100, 2), 0.1)
-    assert to_clean(clip, left) == []
+    assert frames_to_clean(clip, left) == []
     left[40] = 0.5
-    assert to_clean(clip, left) == list(range(0, 81, 2))
+    assert frames_to_clean(clip, left) == list(range(0, 81, 2))
     light, place = torch.zeros(1, 1, 4, 4), np.zeros((1, 1, 2), np.int64)
     known: Any = _Clip(settings=Settings(), dirt=Dirt.of([90], place, light, reach=4))
-    assert to_clean(known, left) == [*range(0, 81, 2), 86, 88, 90, 92, 94], "those that had some taken off, too"
+    assert frames_to_clean(known, left) == [*range(0, 81, 2), 86, 88, 90, 92, 94], "those that had some taken off, too"
     off: Any = _Clip(settings=replace(Settings(), dirt=DirtSettings(removed=False)), dirt=None)
-    assert to_clean(off, left) == []
+    assert frames_to_clean(off, left) == []
 
 
 def test_only_frames_whose_light_changes_clearly_are_fitted_again() -> None:
@@ -157,7 +184,7 @@ def test_only_frames_whose_light_changes_clearly_are_fitted_again() -> None:
     kept, changed = changed_by(beginning, new)
     assert changed == [7] and kept.reach == 0
     for frame, right in ((5, before[0]), (6, before[1]), (7, after[2])):
-        light = kept.around(frame, place[0])
+        light = kept.in_crops(frame, place[0])
         assert light is not None and torch.equal(light, right), frame
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from midline3d.settings import Settings
 from midline3d.tracking import mending
-from midline3d.tracking.mending import Known, mended, springs
+from midline3d.tracking.mending import KnownFrame, mended, springs
 
 
 def test_springs_of_an_end() -> None:
@@ -49,8 +49,8 @@ def test_mending_goes_on_while_it_gains(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(mending, "fitted_from", from_there)
     monkeypatch.setattr(mending, "outcome", lambda clip, frame, found: (frame, found.fit.energy))
 
-    def read(frame: int) -> Known:
-        return Known("right" if stored[frame] == right[frame] else "caught", stored[frame], "ok")  # type: ignore[arg-type]
+    def read(frame: int) -> KnownFrame:
+        return KnownFrame("right" if stored[frame] == right[frame] else "caught", stored[frame], "ok")  # type: ignore[arg-type]
 
     class Clip(list[int]):
         settings = Settings()

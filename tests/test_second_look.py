@@ -14,22 +14,22 @@ from midline3d.settings import Settings
 from midline3d.store import Result
 from midline3d.tracking.checkpoint import BEGINNING, kept_beginning
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.mending import Known
+from midline3d.tracking.mending import KnownFrame
 from midline3d.tracking.reconstruct import Job, reconstruct
-from midline3d.tracking.repair import Frames
-from midline3d.tracking.second_look import places, searched_again
+from midline3d.tracking.repair import ClipFrames
+from midline3d.tracking.second_look import frames_to_search, searched_again
 
 
 def test_places_are_spread_and_in_every_doubted_stretch() -> None:
     beginning: Any = SimpleNamespace(clip=SimpleNamespace(found=list(range(100)), settings=Settings()))
-    assert places(beginning, lambda frame: False) == [12, 37, 62, 87]
-    assert places(beginning, lambda frame: frame in (3, 4, 5, 90)) == [4, 12, 37, 62, 87, 90]
+    assert frames_to_search(beginning, lambda frame: False) == [12, 37, 62, 87]
+    assert frames_to_search(beginning, lambda frame: frame in (3, 4, 5, 90)) == [4, 12, 37, 62, 87, 90]
     few: Any = SimpleNamespace(clip=SimpleNamespace(found=[7, 9], settings=Settings()))
-    assert places(few, lambda frame: False) == [7, 9]
+    assert frames_to_search(few, lambda frame: False) == [7, 9]
 
 
 @pytest.fixture(scope="module")
-def frames(tmp_path_factory: pytest.TempPathFactory) -> Frames:
+def frames(tmp_path_factory: pytest.TempPathFactory) -> ClipFrames:
     """A small recording that has come out right."""
     folder = tmp_path_factory.mktemp("look")
     killing.simulated(folder / "worm")
@@ -39,23 +39,23 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Frames:
     clip = Clip.of(Prepared(folder / "out" / "crops", recording.calibration), job.settings, torch.device("cpu"))
     beginning = kept_beginning(Result.kept_in(folder / "out", BEGINNING), clip)
     assert beginning is not None
-    return Frames(beginning, Result.read_only(folder / "out"))
+    return ClipFrames(beginning, Result.read_only(folder / "out"))
 
 
-def test_a_right_midline_stays(frames: Frames) -> None:
+def test_a_right_midline_stays(frames: ClipFrames) -> None:
     assert not list(searched_again(frames.beginning, [3, 9], lambda frame: frames.known(frame, still=True)))
 
 
-def test_a_wrong_midline_is_found_anew(frames: Frames) -> None:
+def test_a_wrong_midline_is_found_anew(frames: ClipFrames) -> None:
     """One that lies across the animal, and one that is missing."""
 
-    def known(frame: int) -> Known | None:
+    def known(frame: int) -> KnownFrame | None:
         right = frames.known(frame, still=True)
         assert right is not None
         if frame == 9:
             return None
         away = right.state.translated(torch.tensor([[0.3, 0.0, 0.0]]))
-        return Known(away, right.energy + 1e4, "ok")
+        return KnownFrame(away, right.energy + 1e4, "ok")
 
     found = {tracked.frame: tracked for tracked in searched_again(frames.beginning, [3, 9], known)}
     assert sorted(found) == [3, 9]

@@ -14,7 +14,6 @@ import torch
 
 from midline3d.settings import DirtSettings
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.dirt import grown
 from midline3d.tracking.evidence import body_width
 from midline3d.tracking.learning import (
     LENGTH_ITERATIONS,
@@ -27,6 +26,7 @@ from midline3d.tracking.learning import (
     nat,
     resized,
 )
+from midline3d.tracking.masks import grown
 
 ROUNDS = 2
 """Times that ends are cut off: the second time the first one's dirt is known, and the other end may come off."""
@@ -62,21 +62,21 @@ def without_dirt(clip: Clip, animal: Animal) -> Animal:
 
 def with_dirt(animal: Animal) -> Animal:
     """The animal with the dirt by what its body leaves over."""
-    clip, frames, states = animal.clip, animal.sample.frames, animal.sample.states
-    taper = body_taper(clip, frames[0], animal.body)
-    dirt = dirt_beside(clip, frames, states, taper, drawn_light(clip, frames, states, taper))
+    clip, sample = animal.clip, animal.sample
+    taper = body_taper(clip, sample.frames[0], animal.body)
+    dirt = dirt_beside(clip, sample, taper, drawn_light(clip, sample, taper))
     return replace(animal, clip=replace(clip, dirt=dirt))
 
 
 def _doubtful(animal: Animal, tail: bool, settings: DirtSettings) -> bool:
-    """Whether two views show dirt beside an end."""
+    """Whether two views show dirt beside the tail, or beside the head."""
     clip, frames = animal.clip, animal.sample.frames
     if clip.dirt is None:
         return False
     taper = body_taper(clip, frames[0], animal.body)
     cut = resized(animal, (1 - settings.trimmed) * animal.body.length, tail)
-    rest = drawn_light(clip, frames, cut.sample.states, body_taper(clip, frames[0], cut.body))
-    end = drawn_light(clip, frames, animal.sample.states, taper) - rest
+    rest = drawn_light(clip, cut.sample, body_taper(clip, frames[0], cut.body))
+    end = drawn_light(clip, animal.sample, taper) - rest
     unit = clip.brightness[:, None, None]
     width = float(body_width(taper, clip.settings.evidence).mean())
     near = grown(end > END * unit, round(BESIDE * width))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -15,9 +16,9 @@ import torch
 from midline3d.appearance import Profile, Shape
 from midline3d.cameras import Cameras
 from midline3d.fitting.body import Body
-from midline3d.shapes import Tensor
 from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
+from midline3d.tracking import kept_records
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import APPEARANCE, Clip, stored_states
 from midline3d.tracking.dirt import Dirt
@@ -28,7 +29,6 @@ BEGINNING = "beginning"
 """Name under which a run keeps how it began."""
 DIRECTIONS = ("forwards", "backwards")
 """From the frame that a run begins with."""
-_RECORD, _TENSOR, _GENERATOR = "@record", "@tensor", "@generator"
 _NOT_KEPT = ("prepared", "settings", "device")
 """Of a clip: what a run has before it begins."""
 
@@ -47,36 +47,12 @@ _RECORDS: dict[str, Callable[..., Any]] = {
 
 def plain(value: Any) -> Any:
     """Records and tensors as nested mappings of arrays and what JSON can say."""
-    if isinstance(value, Tensor):
-        # In one order, whatever views it went through: sums of the same numbers in another order round otherwise.
-        return {_TENSOR: np.array(value.detach().cpu().numpy(), order="C"), "device": value.device.type}
-    if isinstance(value, torch.Generator):
-        return {_GENERATOR: value.get_state().numpy()}
-    if isinstance(value, list | tuple | deque):
-        return [plain(item) for item in value]
-    if is_dataclass(value) and type(value).__name__ in (*_RECORDS, Clip.__name__):
-        named = {item.name: plain(getattr(value, item.name)) for item in fields(value) if item.name not in _NOT_KEPT}
-        return {_RECORD: type(value).__name__, **named}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"a run cannot keep a {type(value).__name__} yet: add it to the records of a checkpoint")
+    return kept_records.plain(value, (*_RECORDS, Clip.__name__), _NOT_KEPT)
 
 
 def whole(content: Any, clip: Clip) -> Any:
     """What `plain` took apart, put together on the device of a clip, which lends what a kept one lacks."""
-    if isinstance(content, list):
-        return [whole(item, clip) for item in content]
-    if not isinstance(content, dict):
-        return content
-    if _TENSOR in content:
-        tensor = torch.from_numpy(content[_TENSOR])
-        return tensor if content["device"] == "cpu" else tensor.to(clip.device)
-    if _GENERATOR in content:
-        generator = torch.Generator()
-        generator.set_state(torch.from_numpy(content[_GENERATOR]))
-        return generator
-    named = {name: whole(value, clip) for name, value in content.items() if name != _RECORD}
-    return replace(clip, **named) if content[_RECORD] == Clip.__name__ else _RECORDS[content[_RECORD]](**named)
+    return kept_records.whole(content, _RECORDS | {Clip.__name__: partial(replace, clip)}, clip.device)
 
 
 def begun(result: Result, clip: Clip, begin: Callable[[], Beginning]) -> tuple[Beginning, bool]:

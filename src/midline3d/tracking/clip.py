@@ -25,6 +25,7 @@ from midline3d.shapes import Float, Tensor
 from midline3d.state import Bounds, FrameState
 from midline3d.store import Result
 from midline3d.tracking.dirt import Dirt
+from midline3d.tracking.kept_records import whole
 from midline3d.tracking.veil import Veil
 
 BRIGHTNESS_FRAMES = 20
@@ -114,7 +115,7 @@ class Clip:
             return signal
         signal = signal.clone()
         for row, (frame, place) in enumerate(zip(frames, self.places(frames), strict=True)):
-            light = self.dirt.around(frame, place)
+            light = self.dirt.in_crops(frame, place)
             if light is not None:
                 signal[row] -= light.to(signal)
         return signal
@@ -189,9 +190,9 @@ def stored_states(
     points = position - clip.centres(frames)[:, None]
     curvature, first, length = curve.recover(points)
     # The Bishop frames beyond the first are made by `rebuilt`.
-    whole = first[:, None].expand(-1, points.shape[1], -1, -1)
+    bishop = first[:, None].expand(-1, points.shape[1], -1, -1)
     appearance = appearance | {"iota": appearance["iota"] * clip.contrast.cpu()}
-    made = {"points": points, "bishop": whole, "curvature": curvature, "length": length, **appearance}
+    made = {"points": points, "bishop": bishop, "curvature": curvature, "length": length, **appearance}
     single = FrameState(**{name: value.float() for name, value in made.items()})
     return single.rebuilt(torch.zeros(len(frames), dtype=torch.long)).to(clip.device)
 
@@ -235,14 +236,24 @@ def clip_beside(folder: Path, resolved: str) -> Clip:
     prepared = Prepared(folder / "crops", load_calibration(folder / "calibration.json"))
     clip, kept = Clip.of(prepared, settings, torch.device("cpu")), _kept(folder)
     veil = None if kept["veil"] is None else Veil.of_json(kept["veil"])
-    dirt = Result.kept_in(folder, DIRT)
     return replace(
         clip,
         cameras=with_kept_basis(folder, clip.cameras),
         error=torch.tensor(kept["error"]),
         veil=veil,
-        dirt=None if dirt is None else Dirt.of_plain(dirt),
+        dirt=_kept_dirt(folder),
     )
+
+
+def _kept_dirt(folder: Path) -> Dirt | None:
+    """The dirt that was taken off a result's frames."""
+    content = Result.kept_in(folder, DIRT)
+    try:
+        return None if content is None else whole(content, {Dirt.__name__: Dirt}, torch.device("cpu"))
+    except (KeyError, TypeError):
+        raise InputError(
+            f"{folder} keeps its dirt in the way of another version of midline3d; reconstruct it again, with --redo"
+        ) from None
 
 
 def with_kept_basis(folder: Path, cameras: Cameras) -> Cameras:

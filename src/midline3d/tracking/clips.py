@@ -31,7 +31,7 @@ from midline3d.tracking.clip import Clip
 from midline3d.tracking.correcting import fit_again
 from midline3d.tracking.finding import found_afresh
 from midline3d.tracking.job import Job, Run, frames_of, header_of, opened
-from midline3d.tracking.repair import HEADS, Frames, Votes, asked, put_right
+from midline3d.tracking.repair import HEADS, ClipFrames, Votes, head_votes, put_right
 from midline3d.tracking.spans import Span, spans_of
 from midline3d.tracking.walk import Walk, walk
 
@@ -222,7 +222,8 @@ def run_here(plan: Plan, job: Job, indices: list[int], step: Progress) -> None:
         walk(walks, lambda n: step(str(indices[n]), len(results[n].done), len(walks[n].frames)))
         for index, each in zip(indices, walks, strict=True):
             if each.result.kept(VOTES) is None:
-                votes = asked(Frames(plan.beginning, each.result), plan.spans[index].own)
+                frames = ClipFrames(plan.beginning, each.result)
+                votes = head_votes(frames, frames.links(plan.spans[index].own))
                 each.result.keep(VOTES, {"frames": list(votes), "votes": list(votes.values())})
 
 
@@ -323,14 +324,14 @@ def _clip_votes(run: Run, plan: Plan) -> tuple[Votes | None, tuple[int, ...]]:
             return None, tuple(each.own.start for each in plan.spans[1:])
         kept = part.kept(VOTES) or {}
         votes |= dict(zip(kept["frames"], kept["votes"], strict=True))
-        now = Frames(plan.beginning, part)
+        now = ClipFrames(plan.beginning, part)
         if before is not None and not _meet(before, now, span.own.start, plan.beginning):
             seams.append(span.own.start)
         before = now
     return votes, tuple(seams)
 
 
-def _meet(one: Frames, other: Frames, seam: int, beginning: Beginning) -> bool:
+def _meet(one: ClipFrames, other: ClipFrames, seam: int, beginning: Beginning) -> bool:
     """Whether two clips have found the same, either way round, in one of the frames next to a seam that both have."""
     length, both = float(beginning.body.length), 0
     for frame in (seam - 1, seam):

@@ -20,7 +20,7 @@ from midline3d.state import FrameState
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.follow import Candidate, Tracked, fitted_from, outcome
 from midline3d.tracking.learning import nat
-from midline3d.tracking.mending import Read, end_steps
+from midline3d.tracking.mending import ReadKnown, end_steps
 
 ELSEWHERE = 8.0
 """px between the ends of two midlines one of which is wrong (see `doubt`)."""
@@ -56,7 +56,7 @@ class Way:
     """The frame in which it is what was there already; None where it never is."""
 
 
-def second_midlines(beginning: Beginning, at: list[int], read: Read) -> dict[int, float]:
+def second_midlines(beginning: Beginning, at: list[int], read: ReadKnown) -> dict[int, float]:
     """By frame, the probability that a midline from beyond a spring is the right one, where there is such a midline.
 
     at: frames behind which an end springs.
@@ -71,7 +71,7 @@ def second_midlines(beginning: Beginning, at: list[int], read: Read) -> dict[int
     return found
 
 
-def without_springs(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]:
+def without_springs(beginning: Beginning, at: list[int], read: ReadKnown) -> Iterator[Tracked]:
     """Frames along another way that fits them as well and on which the ends move far more evenly, or that fits them
     clearly better."""
     taken = set[int]()
@@ -85,13 +85,13 @@ def without_springs(beginning: Beginning, at: list[int], read: Read) -> Iterator
             yield outcome(beginning.clip, second.frame, second.found)
 
 
-def _ways(beginning: Beginning, spring: int, read: Read) -> list[Way]:
+def _ways(beginning: Beginning, spring: int, read: ReadKnown) -> list[Way]:
     """From either side of a spring into the other."""
     ways = [_carried_on(beginning, spring + 1, -1, read), _carried_on(beginning, spring, 1, read)]
     return [way for way in ways if way.seconds]
 
 
-def _carried_on(beginning: Beginning, source: int, direction: int, read: Read) -> Way:
+def _carried_on(beginning: Beginning, source: int, direction: int, read: ReadKnown) -> Way:
     """Onward from a source, for as long as what lies there fits and an end of it lies elsewhere than what is there."""
     clip, start, way = beginning.clip, read(source), Way([], source, None)
     if start is None:
@@ -114,13 +114,13 @@ def _carried_on(beginning: Beginning, source: int, direction: int, read: Read) -
     return way
 
 
-def _better(beginning: Beginning, way: Way, read: Read) -> bool:
+def _better(beginning: Beginning, way: Way, read: ReadKnown) -> bool:
     """Whether a way is to be taken instead of what was there."""
     rough, worse = _roughness(beginning, way, read), _mean(way)
     return (way.meeting is not None and rough < SMOOTHER and worse < AS_GOOD) or (rough <= 1 and worse < -AS_GOOD)
 
 
-def _roughness(beginning: Beginning, way: Way, read: Read) -> float:
+def _roughness(beginning: Beginning, way: Way, read: ReadKnown) -> float:
     """The longest step of an end along a way, as a share of the longest along what was there.
 
     A way that itself springs to get away from what was there, or back to it, is none that the animal went.

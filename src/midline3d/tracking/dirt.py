@@ -9,12 +9,10 @@ nothing of the body lies there, nor straight on from its ends, where it may be l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.functional import max_pool2d
 
 from midline3d.settings import DirtSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
@@ -45,6 +43,7 @@ class Dirt:
 
     @staticmethod
     def of(frames: list[int], places: NDArray[np.int64], light: Float[Tensor, "known camera w w"], reach: int) -> Dirt:
+        """The dirt of some frames whose crops begin at these places, by its light in the crops' units."""
         whole = light.round().clamp(0, 255).to(torch.uint8).flatten(1)
         row, pixel = whole.nonzero(as_tuple=True)
         counts = torch.bincount(row, minlength=len(frames))
@@ -66,28 +65,18 @@ class Dirt:
             reach=parts[0].reach,
         )
 
-    def plain(self) -> dict[str, Any]:
-        """As a result keeps it."""
-        return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
-
-    @staticmethod
-    def of_plain(content: dict[str, Any]) -> Dirt:
-        """What `plain` gave."""
-        made: dict[str, Any] = {
-            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else int(value)
-            for name, value in content.items()
-        }
-        return Dirt(**made)
-
-    def known(self, frame: int) -> int | None:
-        """The row of the nearest known frame, if it speaks for this one."""
+    def row_for(self, frame: int) -> int | None:
+        """The row of the nearest known frame; None where none is within reach of this one."""
         away = (self.frames - frame).abs()
         row = int(away.argmin()) if len(away) else 0
         return row if len(away) and int(away[row]) <= self.reach else None
 
-    def around(self, frame: int, places: NDArray[np.int64]) -> Float[Tensor, "camera w w"] | None:
-        """The dirt in a frame's crops, which begin at these places; None where there is none."""
-        row = self.known(frame)
+    def in_crops(self, frame: int, places: NDArray[np.int64]) -> Float[Tensor, "camera w w"] | None:
+        """The light of dirt in a frame's crops, in their units; None where there is none.
+
+        places: (camera, 2) px, the crops' first pixels, as in `places`.
+        """
+        row = self.row_for(frame)
         if row is None or int(self.first[row]) == int(self.first[row + 1]):
             return None
         part = slice(int(self.first[row]), int(self.first[row + 1]))
@@ -96,52 +85,60 @@ class Dirt:
         light[self.pixel[part].long()] = self.light[part].float()
         light = light.view(cameras, self.window, self.window)
         moves = torch.from_numpy(places) - self.places[row]
-        return torch.stack([moved(one, by.tolist()) for one, by in zip(light, moves, strict=True)])
+        return torch.stack([further_on(one, by.tolist()) for one, by in zip(light, moves, strict=True)])
 
 
-def moved(window: Float[Tensor, "w w"], by: list[int]) -> Float[Tensor, "w w"]:
-    """The window that begins `by` (u, v) px further on; 0 where nothing is known."""
-    (u, v), size, out = by, len(window), torch.zeros_like(window)
+def further_on(crop: Float[Tensor, "w w"], by: list[int]) -> Float[Tensor, "w w"]:
+    """The crop that begins `by` (u, v) px further on; 0 where nothing is known."""
+    (u, v), size, out = by, len(crop), torch.zeros_like(crop)
     if abs(u) < size and abs(v) < size:
-        out[max(0, -v) : size - max(0, v), max(0, -u) : size - max(0, u)] = window[
+        out[max(0, -v) : size - max(0, v), max(0, -u) : size - max(0, u)] = crop[
             max(0, v) : size + min(0, v), max(0, u) : size + min(0, u)
         ]
     return out
 
 
-def find_dirt(
-    frames: list[int],
-    wanted: list[int],
-    places: NDArray[np.int64],
-    left: Float[Tensor, "frame camera w w"],
-    near: Bool[Tensor, "frame camera w w"],
-    noise: Float[Tensor, " camera"],
-    settings: DirtSettings,
-    reach: int,
-) -> Dirt:
+@dataclass(frozen=True)
+class LeftOver:
+    """The light that a body leaves over in the crops of some frames."""
+
+    frames: list[int]
+    """Within the clip, in order."""
+    places: NDArray[np.int64]
+    """(frame, camera, 2) px: as `Dirt.places`."""
+    light: Float[Tensor, "frame camera w w"]
+    """In the crops' units, NaN where the body lies itself."""
+    near: Bool[Tensor, "frame camera w w"]
+    """Pixels near the body, whose dirt is asked for."""
+    noise: Float[Tensor, " camera"]
+    """Standard deviation of the light, in the crops' units."""
+
+
+def find_dirt(left: LeftOver, wanted: list[int], settings: DirtSettings, reach: int) -> Dirt:
     """The dirt near the body in the wanted rows of some frames, by the frames around each.
 
-    left: light that the body leaves over, NaN where it lies itself; noise: its standard deviation; reach: of the dirt
-    that is found.
+    reach: frames that each of them speaks for beside itself.
     """
-    times, light = np.array(frames), torch.zeros(len(wanted), *left.shape[1:])
-    for place, row in enumerate(wanted):
+    times, light = np.array(left.frames), torch.zeros(len(wanted), *left.light.shape[1:])
+    for index, row in enumerate(wanted):
         around = np.flatnonzero(np.abs(times - times[row]) <= settings.reach)
         some = around[np.linspace(0, len(around) - 1, min(settings.frames, len(around))).round().astype(int)]
-        for camera in range(left.shape[1]):
-            v, u = near[row, camera].nonzero(as_tuple=True)
-            moves = torch.from_numpy(places[row, camera] - places[some, camera])
-            values = _at(left[torch.from_numpy(some), camera], u + moves[:, :1], v + moves[:, 1:])
-            free, lit = values.isfinite().sum(0), (values > noise[camera]).sum(0)
+        for camera, noise in enumerate(left.noise):
+            v, u = left.near[row, camera].nonzero(as_tuple=True)
+            moves = torch.from_numpy(left.places[row, camera] - left.places[some, camera])
+            values = _pixels(left.light[torch.from_numpy(some), camera], u + moves[:, :1], v + moves[:, 1:])
+            free, lit = values.isfinite().sum(0), (values > noise).sum(0)
             # The middle one is lit where half of them are: few pixels have to be asked further.
             asked = ((free >= settings.free) & (2 * lit >= free)).nonzero().squeeze(1)
-            stays = values[:, asked].nanmedian(0).values - noise[camera]
-            light[place, camera, v[asked], u[asked]] = stays.clamp(min=0)
-    return Dirt.of([frames[row] for row in wanted], places[wanted], light, reach)
+            stays = values[:, asked].nanmedian(0).values - noise
+            light[index, camera, v[asked], u[asked]] = stays.clamp(min=0)
+    return Dirt.of([left.frames[row] for row in wanted], left.places[wanted], light, reach)
 
 
-def _at(images: Float[Tensor, "frame w w"], u: Int[Tensor, "frame n"], v: Int[Tensor, "frame n"]) -> Tensor:
-    """Images at pixels of their own, NaN outside."""
+def _pixels(
+    images: Float[Tensor, "frame w w"], u: Int[Tensor, "frame n"], v: Int[Tensor, "frame n"]
+) -> Float[Tensor, "frame n"]:
+    """Pixels of the images, each image's own; NaN outside it."""
     size = images.shape[-1]
     inside = (u >= 0) & (u < size) & (v >= 0) & (v < size)
     flat = (v * size + u).clamp(0, size * size - 1)
@@ -149,28 +146,9 @@ def _at(images: Float[Tensor, "frame w w"], u: Int[Tensor, "frame n"], v: Int[Te
 
 
 def straight_on(state: FrameState, share: float) -> Float[Tensor, "batch point 3"]:
-    """Points straight on from both ends, by a share of the length."""
+    """Points straight on from the head, then from the tail, mm: `STEPS` of each, up to a share of the length."""
     steps = torch.linspace(0, share, STEPS + 1, device=state.points.device)[1:, None]
     way = steps * state.length[:, None, None]
     head = state.points[:, :1] - way * state.bishop[:, :1, :, 0]
     tail = state.points[:, -1:] + way * state.bishop[:, -1:, :, 0]
     return torch.cat([head, tail], 1)
-
-
-def marked(seen: Float[Tensor, "batch camera point 2"], size: int, radius: int) -> Bool[Tensor, "batch camera w w"]:
-    """Pixels within a square around any of the points."""
-    there = torch.zeros(*seen.shape[:2], size, size, dtype=torch.bool, device=seen.device)
-    across = torch.arange(-radius, radius + 1, device=seen.device)
-    square = torch.cartesian_prod(across, across)
-    far = torch.nan_to_num(seen, nan=-2.0 * size).clamp(-2 * size, 3 * size).round().long()
-    u, v = (far[..., None, :] + square).unbind(-1)
-    inside = (u >= 0) & (u < size) & (v >= 0) & (v < size)
-    batch, camera, _, _ = inside.nonzero(as_tuple=True)
-    there[batch, camera, v[inside], u[inside]] = True
-    return there
-
-
-def grown(mask: Bool[Tensor, "batch camera w w"], radius: int) -> Bool[Tensor, "batch camera w w"]:
-    """All pixels within a square around any of the mask's, in two passes of one dimension."""
-    wide = max_pool2d(mask.float(), (2 * radius + 1, 1), 1, (radius, 0))
-    return max_pool2d(wide, (1, 2 * radius + 1), 1, (0, radius)) > 0

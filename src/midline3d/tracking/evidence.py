@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from torch.nn.functional import avg_pool2d, grid_sample, max_pool2d
+from torch.nn.functional import avg_pool2d, grid_sample
 
 from midline3d.appearance import Profile
 from midline3d.cameras import scale
@@ -21,6 +21,7 @@ from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.tracking.doubt import Signs, doubt
+from midline3d.tracking.masks import grown_in_cells
 
 AVERAGED = 2.2
 """Factor by which averaging over 3 x 3 px lowers the noise: 3 if neighbours were independent, which they are not."""
@@ -35,7 +36,7 @@ FAN = (0.44, 0.87)
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of a batch of frames."""
+    """What the images say to the midlines of a batch of frames."""
 
     explained: Float[Tensor, "batch camera"]
     """Light that image and render have in common, as a share of what either has, around the curve."""
@@ -90,7 +91,7 @@ def evidence(
     least = torch.clamp(settings.doubt * noise, min=settings.faint)[:, None, None]
     light, drawn = light.clamp(-1, settings.brightest), drawn.clamp(max=settings.brightest)
     width = body_width(problem.taper, settings).expand(len(state), -1)
-    near = around(drawn > settings.faint, width, settings.reach)
+    near = grown_in_cells(drawn > settings.faint, float(width.mean()) * settings.reach)
     counted = near & (torch.maximum(light, drawn) > least)
     common = torch.where(counted, torch.minimum(light, drawn).clamp(min=0), 0.0).sum((2, 3))
     either = torch.where(counted, torch.maximum(light, drawn), 0.0).sum((2, 3))
@@ -121,19 +122,10 @@ def body_width(taper: Profile, settings: EvidenceSettings) -> Float[Tensor, "*ba
     return settings.width * taper.sharp.clamp(min=THINNEST)
 
 
-def around(body: Tensor, width: Tensor, reach: float) -> Tensor:
-    """Where the body is within so many widths, in a square; given in cells of 4 px, which costs a sixteenth."""
-    radius = max(1, round(float(width.mean()) * reach / 4))
-    cells = max_pool2d(body.float(), 4, ceil_mode=True)
-    # A square of 2 radius + 1, in two passes of one dimension.
-    cells = max_pool2d(cells, (2 * radius + 1, 1), stride=1, padding=(radius, 0))
-    cells = max_pool2d(cells, (1, 2 * radius + 1), stride=1, padding=(0, radius))
-    grown = cells.repeat_interleave(4, 2).repeat_interleave(4, 3)
-    return grown[..., : body.shape[2], : body.shape[3]] > 0
-
-
-def _at(images: Float[Tensor, "batch camera h w"], places: Float[Tensor, "batch camera place 2"]) -> Tensor:
-    """Images at places (px), 0 outside."""
+def _light_at(
+    images: Float[Tensor, "batch camera h w"], places: Float[Tensor, "batch camera place 2"]
+) -> Float[Tensor, "batch camera place"]:
+    """Images at places (px) between their pixels, 0 outside."""
     batch, cameras, height, width = images.shape
     size = torch.tensor([width, height], device=places.device, dtype=places.dtype)
     grid = 2 * places / (size - 1).clamp(min=1) - 1
@@ -152,7 +144,7 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
         away = directions[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
         places = state.points[:, end, None, None] + away
         seen = problem.kernels.project(cameras, places.flatten(1, 2), state.shift)
-        light = _at(left, seen).unflatten(2, (directions.shape[1], len(steps))).mean(-1)
+        light = _light_at(left, seen).unflatten(2, (directions.shape[1], len(steps))).mean(-1)
         ends.append(light.amin(1).amax(1))
     return torch.stack(ends, -1)
 
@@ -177,7 +169,8 @@ def _cone(dtype: torch.dtype, device: torch.device) -> Float[Tensor, "direction 
 def _confidence(
     light: Tensor, drawn: Tensor, seen: Tensor, noise: Tensor, texture: float
 ) -> Float[Tensor, "batch vertex"]:
-    there, wanted = _at(light, seen), _at(drawn, seen)
+    """See `Evidence.confidence`. seen: the vertices, px; texture: how much light differs from what is drawn of it."""
+    there, wanted = _light_at(light, seen), _light_at(drawn, seen)
     spread = (noise[:, None].square() + (texture * wanted).square()).sqrt()
     doubt = (there - wanted / 2) / spread.clamp(min=1e-6)
     inside = torch.nan_to_num(torch.special.ndtr(doubt), nan=0.0)

@@ -8,15 +8,12 @@ from itertools import chain, islice
 import torch
 
 from midline3d.fitting.second_order import Fit, fit
-from midline3d.fitting.start import search
-from midline3d.state import FrameState, merged
+from midline3d.state import FrameState
 from midline3d.tracking.begin import Beginning, distance, start_pairs
 from midline3d.tracking.evidence import evidence
-from midline3d.tracking.follow import SHARPEST, Track, follow
-from midline3d.tracking.judging import Verdict, judge
+from midline3d.tracking.follow import Track, follow, least_energy, searched_starts
+from midline3d.tracking.judging import Verdict, judge, rank
 from midline3d.tracking.learning import problem_of
-
-RANK = ("lost", "suspect", "ok")
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Found:
     @property
     def merit(self) -> tuple[bool, int, float]:
         """What makes one better than another, most important first."""
-        return self.confirmed, RANK.index(self.verdict.status), self.explained
+        return self.confirmed, rank(self.verdict.status), self.explained
 
 
 def found_afresh(beginning: Beginning, spans: list[list[int]], generator: torch.Generator) -> list[Beginning]:
@@ -66,17 +63,8 @@ def searched_for(beginning: Beginning, frames: list[int], generator: torch.Gener
         return []
     clip, settings = beginning.clip, beginning.clip.settings
     settings = replace(settings, start=replace(settings.start, starts=starts))
-    length, width = float(beginning.body.length), SHARPEST * float(beginning.body.sharp)
-    guesses = search(clip.plain_views(frames), length, width, settings, clip.plain_bounds(), generator)
+    both = searched_starts(beginning, frames, beginning.state, settings, generator)
     count = min(settings.start.polish, starts)
-    best = guesses.best(count)
-    known = beginning.state
-    best = replace(
-        best,
-        length=known.length.expand(len(best)).clone(),
-        **{name: getattr(known, name).expand(len(best), -1).clone() for name in ("sigma", "iota", "rho", "defocus")},
-    ).rebuilt(best.middle())
-    both = merged([best, best.reversed()])
     many = [frame for frame in frames for _ in range(count)] * 2
     problem = problem_of(clip, many, beginning.taper, both, settings.second_order)
     done = fit(problem, both, settings.second_order.first_iterations)
@@ -87,7 +75,7 @@ def searched_for(beginning: Beginning, frames: list[int], generator: torch.Gener
 def _best(beginning: Beginning, frame: int, tried: Fit) -> Found:
     """The one of several fits of a frame that leaves the least."""
     clip = beginning.clip
-    state = tried.state[[int(torch.nan_to_num(tried.energy, nan=torch.inf).argmin())]]
+    state = least_energy(tried).state
     problem = problem_of(clip, [frame], beginning.taper, state, clip.settings.second_order)
     observed = evidence(problem, state, clip.contrast, clip.noise, clip.settings.evidence)
     explained = float(torch.nan_to_num(observed.explained, nan=0.0).amin())

@@ -13,13 +13,14 @@ from midline3d.cameras import project
 from midline3d.fitting.second_order import Evaluation, Fit, Problem, evaluate, fit
 from midline3d.fitting.start import search
 from midline3d.kernels import select_backend
+from midline3d.settings import Settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState, merged
 from midline3d.store import Reason, Status
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import Evidence, evidence
-from midline3d.tracking.judging import Verdict, judge
+from midline3d.tracking.judging import Verdict, judge, rank
 from midline3d.tracking.learning import problem_of
 from midline3d.tracking.paper import descended, drawn_by_paper
 
@@ -51,7 +52,7 @@ class Tracked:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fit of one frame, and what is thought of it."""
+    """A fit of one frame, what its images say to it, and what it is called by that."""
 
     fit: Fit
     evidence: Evidence
@@ -63,11 +64,13 @@ class Track:
     """What following the animal has come to know: its last states, and for how long it has been lost."""
 
     states: deque[tuple[int, FrameState]]
+    """The last two frames in which it was found (within the clip) and their states there, batches of one."""
     lost: int = 0
     """Located frames in a row that nothing fitted."""
     doubted: bool = False
     """Whether the last located frame was other than ok."""
     seed: int = 0
+    """Of the searches' random numbers."""
     generator: torch.Generator = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,6 +78,7 @@ class Track:
 
     @staticmethod
     def of(beginning: Beginning) -> Track:
+        """The track at the frame that a recording begins with."""
         return Track(deque([(beginning.frame, beginning.state)], maxlen=2))
 
     def settle(self, clip: Clip, frame: int, found: Candidate) -> Tracked:
@@ -116,11 +120,18 @@ def outcome(clip: Clip, frame: int, found: Candidate) -> Tracked:
 
 def fitted_from(beginning: Beginning, frame: int, start: FrameState) -> Candidate:
     """A frame fitted from one start, a batch of one in its own local world, and judged by its images alone."""
+    (found,) = each_fitted_from(beginning, [frame], start)
+    return found
+
+
+def each_fitted_from(beginning: Beginning, frames: list[int], starts: FrameState) -> list[Candidate]:
+    """The frames, each fitted from a start of its own as by `fitted_from`, in one batch."""
     clip, weights = beginning.clip, beginning.clip.settings.second_order
-    problem = problem_of(clip, [frame], beginning.taper, start, weights)
-    found = fit(problem, start, weights.retry_iterations)
+    problem = problem_of(clip, frames, beginning.taper, starts, weights)
+    found = fit(problem, starts, weights.retry_iterations)
     observed = evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-    return Candidate(found, observed, judge(observed, 0.0, clip.settings.judging))
+    rows = [(found[[row]], observed[[row]]) for row in range(len(frames))]
+    return [Candidate(one, seen, judge(seen, 0.0, clip.settings.judging)) for one, seen in rows]
 
 
 def missing(clip: Clip, frame: int) -> Tracked:
@@ -146,19 +157,19 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     if clip.settings.tracking.fitter == "adam":
         found = descended(clip, frame, anchor)
         return judged(found, drawn_by_paper(clip, [frame], found.state))
-    best_start = _best(problem, starts)
+    best_start = _best_start(problem, starts)
     found = fit(problem, best_start.state, clip.settings.second_order.iterations, best_start)
     if not clip.settings.tracking.recovery:
         return judged(found)
     if not settled(found, clip):
-        found = _lower(found, _softly(beginning, frame, starts))
+        found = _less_energy(found, _fitted_softly(beginning, frame, starts))
     best = judged(found)
     if best.verdict.status == "ok":
         return best
-    best = _better(best, judged(_again(beginning, frame, anchor, _further(anchor))))
+    best = _better(best, judged(_fitted_from_many(beginning, frame, anchor, _starts_around(anchor))))
     if best.verdict.status == "lost" and track.searching():
-        found = _again(beginning, frame, anchor, _searched(beginning, frame, anchor, track.generator))
-        best = _better(best, judged(found))
+        starts_anywhere = searched_starts(beginning, [frame], anchor, clip.settings, track.generator)
+        best = _better(best, judged(_fitted_from_many(beginning, frame, anchor, starts_anywhere)))
     return best
 
 
@@ -167,7 +178,7 @@ def settled(found: Fit, clip: Clip) -> bool:
     return int(found.iterations) < clip.settings.second_order.iterations
 
 
-def _softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
+def _fitted_softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
     """Fitted first as if faint light were less exactly known, then as it is.
 
     At full contrast a tip that has moved by more than its width is beyond the reach of its own light, and the curve
@@ -183,33 +194,35 @@ def _softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
     )
     start = replace(rough.state, iota=rough.state.iota * softer)
     fine = problem_of(clip, count, beginning.taper, starts[[0] * len(begin)], weights)
-    done = fit(fine, start, weights.retry_iterations)
-    return done[[int(torch.nan_to_num(done.energy, nan=torch.inf).argmin())]]
+    return least_energy(fit(fine, start, weights.retry_iterations))
 
 
-def _lower(one: Fit, other: Fit) -> Fit:
-    """The fit with less energy."""
+def least_energy(tried: Fit) -> Fit:
+    """The one of several fits with the least energy, a batch of one."""
+    return tried[[int(torch.nan_to_num(tried.energy, nan=torch.inf).argmin())]]
+
+
+def _less_energy(one: Fit, other: Fit) -> Fit:
+    """The one of two fits with less energy."""
     return other if not float(one.energy) <= float(other.energy) else one
 
 
 def _better(one: Candidate, other: Candidate) -> Candidate:
     """The one with the better status, else the one with less energy."""
-    rank = ("lost", "suspect", "ok")
-    first, second = (rank.index(each.verdict.status) for each in (one, other))
+    first, second = (rank(each.verdict.status) for each in (one, other))
     if first != second:
         return one if first > second else other
     return one if float(one.fit.energy) <= float(other.fit.energy) else other
 
 
-def _again(beginning: Beginning, frame: int, anchor: FrameState, starts: FrameState) -> Fit:
-    """The best of fits from many starts."""
+def _fitted_from_many(beginning: Beginning, frame: int, anchor: FrameState, starts: FrameState) -> Fit:
+    """The best of fits of a frame from many starts, all held to one anchor (a batch of one)."""
     clip, weights = beginning.clip, beginning.clip.settings.second_order
     many = problem_of(clip, [frame] * len(starts), beginning.taper, anchor[[0] * len(starts)], weights)
-    tried = fit(many, starts, weights.retry_iterations)
-    return tried[[int(torch.nan_to_num(tried.energy, nan=torch.inf).argmin())]]
+    return least_energy(fit(many, starts, weights.retry_iterations))
 
 
-def _further(state: FrameState) -> FrameState:
+def _starts_around(state: FrameState) -> FrameState:
     """Starts around a state: moved along the body both ways, less bent, and brought to the middle of the crop."""
     slides = [max(1, round(abs(share) * state.vertices)) * (1 if share > 0 else -1) for share in SLIDES]
     moves = [torch.tensor([by], device=state.points.device) for by in slides]
@@ -219,23 +232,21 @@ def _further(state: FrameState) -> FrameState:
     return merged([*(state.shifted(by) for by in moves), *straighter, centred, centred.reversed()])
 
 
-def _searched(beginning: Beginning, frame: int, anchor: FrameState, generator: torch.Generator) -> FrameState:
-    """The best of random starts in the whole crop, as the known body, either way round."""
+def searched_starts(
+    beginning: Beginning, frames: list[int], known: FrameState, settings: Settings, generator: torch.Generator
+) -> FrameState:
+    """The best random starts in the whole crops, `settings.start.polish` for each frame, then the same reversed.
+
+    known: a state of the body, a batch of one, whose length and appearance the starts are given.
+    """
     clip, body = beginning.clip, beginning.body
-    settings = clip.settings
-    guesses = search(
-        clip.plain_views([frame]),
-        float(body.length),
-        SHARPEST * float(body.sharp),
-        settings,
-        clip.plain_bounds(),
-        generator,
-    )
+    length, width = float(body.length), SHARPEST * float(body.sharp)
+    guesses = search(clip.plain_views(frames), length, width, settings, clip.plain_bounds(), generator)
     best = guesses.best(settings.start.polish)
     best = replace(
         best,
-        length=anchor.length.expand(len(best)).clone(),
-        **{name: getattr(anchor, name).expand(len(best), -1).clone() for name in ("sigma", "iota", "rho", "defocus")},
+        length=known.length.expand(len(best)).clone(),
+        **{name: getattr(known, name).expand(len(best), -1).clone() for name in ("sigma", "iota", "rho", "defocus")},
     ).rebuilt(best.middle())
     return merged([best, best.reversed()])
 
@@ -265,7 +276,7 @@ def _travelled(state: FrameState, starts: FrameState) -> float:
     return float(distances.amin())
 
 
-def _best(problem: Problem, starts: FrameState) -> Evaluation:
+def _best_start(problem: Problem, starts: FrameState) -> Evaluation:
     """The start with the least energy, held against the images."""
     tried = [evaluate(problem, starts[[index]]) for index in range(len(starts))]
     energies = np.array([float(each.energy) for each in tried])
@@ -273,5 +284,6 @@ def _best(problem: Problem, starts: FrameState) -> Evaluation:
 
 
 def _projection(clip: Clip, frame: int, state: FrameState) -> Float[Tensor, "camera vertex 2"]:
+    """Image points of a state (a batch of one), px in the full frames, float64."""
     points = clip.world(state, [frame])
     return project(clip.cameras, points, state.shift.double().cpu())[0]

@@ -11,6 +11,13 @@ from midline3d.settings import JudgingSettings
 from midline3d.store import Reason, Status
 from midline3d.tracking.evidence import Evidence
 
+BEST_LAST: tuple[Status, ...] = ("unreadable", "lost", "suspect", "ok")
+
+
+def rank(status: Status) -> int:
+    """How much a frame of this status is worth: more is better."""
+    return BEST_LAST.index(status)
+
 
 @dataclass(frozen=True)
 class Verdict:

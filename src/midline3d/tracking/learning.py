@@ -28,31 +28,10 @@ from midline3d.settings import SecondOrderSettings, Settings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.dirt import Dirt, find_dirt, marked, straight_on
-from midline3d.tracking.evidence import around, body_width
+from midline3d.tracking.dirt import Dirt, LeftOver, find_dirt, straight_on
+from midline3d.tracking.evidence import body_width
+from midline3d.tracking.masks import grown_in_cells, squares_around
 from midline3d.tracking.veil import learn_veil
-
-
-def problem_of(
-    clip: Clip,
-    frames: list[int],
-    taper: Profile,
-    anchor: FrameState,
-    weights: SecondOrderSettings,
-    views: Views | None = None,
-) -> Problem:
-    """The second-order problem of a batch of frames; `views`, where they are not the clip's own."""
-    pixels, curve = clip.settings.pixels, clip.settings.curve
-    return Problem(
-        views=clip.views(frames) if views is None else views,
-        taper=taper,
-        basis=spline_basis(curve.vertices, curve.nodes, torch.float32, clip.device),
-        objective=Objective(pixels.cutoff, robust=pixels.robust),
-        weights=weights,
-        bounds=clip.bounds(),
-        anchor=anchor,
-    )
-
 
 HELD = 1e12
 """Weight of a squared number that is to stay where it is: far above what any image says."""
@@ -74,7 +53,9 @@ class Sample:
     """Frames that the animal was followed through to learn from, and its states there."""
 
     frames: list[int]
+    """Within the clip."""
     states: FrameState
+    """A row for each frame, in its own local world."""
 
     def spread(self, count: int) -> Sample:
         """At most `count` of them, evenly spread."""
@@ -91,9 +72,30 @@ class Animal:
     sample: Sample
     body: Body
     change: Float[Tensor, "camera 4"]
-    """Of the cameras, against the calibration."""
+    """Of the cameras, against the calibration (see `cameras.refined`)."""
     energy: float
     """Of all the sample's frames, and what the body's own prior costs."""
+
+
+def problem_of(
+    clip: Clip,
+    frames: list[int],
+    taper: Profile,
+    anchor: FrameState,
+    weights: SecondOrderSettings,
+    views: Views | None = None,
+) -> Problem:
+    """The second-order problem of a batch of frames; `views`, where they are not the clip's own."""
+    pixels, curve = clip.settings.pixels, clip.settings.curve
+    return Problem(
+        views=clip.views(frames) if views is None else views,
+        taper=taper,
+        basis=spline_basis(curve.vertices, curve.nodes, torch.float32, clip.device),
+        objective=Objective(pixels.cutoff, robust=pixels.robust),
+        weights=weights,
+        bounds=clip.bounds(),
+        anchor=anchor,
+    )
 
 
 def nat(settings: Settings) -> float:
@@ -228,16 +230,17 @@ def _task(clip: Clip, animal: Animal) -> tuple[Problem, Rig]:
 
 
 def _prior(settings: Settings, clip: Clip, animal: Animal) -> SharedPrior:
+    """Where body and cameras lie before any image is seen, the length where the animal's is."""
     return shared_prior(settings, average_body(settings.body, animal.body.length), clip.cameras.count)
 
 
 def remeasured(animal: Animal) -> Animal:
     """The animal with the dirt, the veil and the spread of faint light by what its body leaves over."""
-    clip, frames, states = animal.clip, animal.sample.frames, animal.sample.states
+    clip, sample, frames = animal.clip, animal.sample, animal.sample.frames
     taper = body_taper(clip, frames[0], animal.body)
-    drawn = drawn_light(clip, frames, states, taper)
+    drawn = drawn_light(clip, sample, taper)
     if clip.settings.dirt.removed:
-        clip = replace(clip, dirt=dirt_beside(clip, frames, states, taper, drawn))
+        clip = replace(clip, dirt=dirt_beside(clip, sample, taper, drawn))
     signal = clip.without_dirt(clip.signal(frames), frames)
     spread = clip.error[:, None, None] + clip.settings.pixels.model_error * drawn
     own = clip.settings.body
@@ -250,13 +253,13 @@ def remeasured(animal: Animal) -> Animal:
             # What 68 % of the residuals stay under is a standard deviation that dirt does not move.
             error[view] = float(np.quantile(left[:, view][beside].cpu().numpy(), 0.68))
     there = clip.measured(error, veil)
-    states = replace(states, iota=states.iota * there.contrast / clip.contrast)
+    states = replace(sample.states, iota=sample.states.iota * there.contrast / clip.contrast)
     return replace(animal, clip=there, sample=Sample(frames, states))
 
 
-def drawn_light(clip: Clip, frames: list[int], states: FrameState, taper: Profile) -> Float[Tensor, "frame camera w w"]:
+def drawn_light(clip: Clip, sample: Sample, taper: Profile) -> Float[Tensor, "frame camera w w"]:
     """What is drawn of a body in some frames, in the crops' units."""
-    size = clip.prepared.window
+    frames, states, size = sample.frames, sample.states, clip.prepared.window
     views = Views(states.points.new_zeros(len(frames), clip.cameras.count, size, size), clip.local_cameras(frames))
     problem = problem_of(clip, frames, taper, states, clip.settings.second_order, views)
     return rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
@@ -264,8 +267,7 @@ def drawn_light(clip: Clip, frames: list[int], states: FrameState, taper: Profil
 
 def dirt_beside(
     clip: Clip,
-    frames: list[int],
-    states: FrameState,
+    sample: Sample,
     taper: Profile,
     drawn: Float[Tensor, "frame camera w w"],
     wanted: list[int] | None = None,
@@ -273,21 +275,25 @@ def dirt_beside(
 ) -> Dirt:
     """The dirt beside a body that is drawn in some frames.
 
-    wanted: rows whose dirt it is, else all; reach: frames that each speaks for, else as far as others speak for it.
+    drawn: as `drawn_light` gives it; wanted: rows whose dirt it is, else all; reach: frames that each speaks for, else
+    as far as others speak for it.
     """
-    settings, noise = clip.settings.dirt, torch.from_numpy(clip.prepared.noise).float()
+    settings, evidence, frames = clip.settings.dirt, clip.settings.evidence, sample.frames
     light = clip.signal(frames)
     left = (light if clip.veil is None else clip.veil.removed(light)) - drawn
-    own = clip.settings.evidence
-    width = body_width(taper, own).expand(len(frames), -1)
+    width = float(body_width(taper, evidence).expand(len(frames), -1).mean())
     body = drawn > settings.covered * clip.brightness[:, None, None]
-    seen = project(clip.local_cameras(frames), straight_on(states, settings.onward), states.shift)
-    body |= marked(seen, drawn.shape[-1], round(float(width.mean())))
-    left = torch.where(body, torch.nan, left).cpu()
-    near = around(body, width, own.reach).cpu()
+    onward = project(clip.local_cameras(frames), straight_on(sample.states, settings.onward), sample.states.shift)
+    body |= squares_around(onward, drawn.shape[-1], round(width))
+    over = LeftOver(
+        frames=frames,
+        places=clip.places(frames),
+        light=torch.where(body, torch.nan, left).cpu(),
+        near=grown_in_cells(body, width * evidence.reach).cpu(),
+        noise=torch.from_numpy(clip.prepared.noise).float(),
+    )
     rows = list(range(len(frames))) if wanted is None else wanted
-    reach = settings.reach if reach is None else reach
-    return find_dirt(frames, rows, clip.places(frames), left, near, noise, settings, reach)
+    return find_dirt(over, rows, settings, settings.reach if reach is None else reach)
 
 
 def body_taper(clip: Clip, frame: int, body: Body) -> Profile:

@@ -17,24 +17,25 @@ from midline3d.state import FrameState
 from midline3d.store import Status
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.follow import Tracked, fitted_from, outcome
+from midline3d.tracking.judging import rank
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a frame has come to, as far as mending asks."""
+class KnownFrame:
+    """What a frame has come to, as far as whoever would better it asks."""
 
     state: FrameState
+    """A batch of one, in the frame's own local world."""
     energy: float
+    """With the temporal terms or without them, as whoever asks compares it."""
     status: Status
 
-
-def no_worse(status: Status, old: Known) -> bool:
-    """Whether a frame is called at least what it was."""
-    rank = ("unreadable", "lost", "suspect", "ok")
-    return rank.index(status) >= rank.index(old.status)
+    def no_better_than(self, status: Status) -> bool:
+        """Whether another status is at least as good as this frame's."""
+        return rank(status) >= rank(self.status)
 
 
-Read = Callable[[int], Known | None]
+ReadKnown = Callable[[int], KnownFrame | None]
 """What is known of a frame (within the clip); None where it has no midline."""
 
 
@@ -53,15 +54,15 @@ def end_steps(ends: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray
     return np.linalg.norm(np.diff(ends, axis=0), axis=-1).max(-1) - own
 
 
-def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]:
-    """The frames on either side of every spring that come out better from the other side."""
-    better: dict[int, Known] = {}
+def mended(beginning: Beginning, sprung: list[int], read: ReadKnown) -> Iterator[Tracked]:
+    """The frames on either side of every spring (see `springs`) that come out better from the other side."""
+    better: dict[int, KnownFrame] = {}
 
-    def known(frame: int) -> Known | None:
+    def known(frame: int) -> KnownFrame | None:
         return better[frame] if frame in better else read(frame)
 
     count, limits = len(beginning.clip), beginning.clip.settings.repair
-    for spring in at:
+    for spring in sprung:
         for source, direction in ((spring + 1, -1), (spring, 1)):
             for frame in range(source + direction, count if direction > 0 else -1, direction):
                 if abs(frame - source) > limits.farthest:
@@ -72,7 +73,7 @@ def mended(beginning: Beginning, at: list[int], read: Read) -> Iterator[Tracked]
                 carried = beginning.clip.carried(start.state, frame - direction, frame)
                 found = fitted_from(beginning, frame, carried)
                 energy, status = float(found.fit.energy), found.verdict.status
-                if not energy < old.energy - limits.least_gain or status == "lost" or not no_worse(status, old):
+                if not energy < old.energy - limits.least_gain or status == "lost" or not old.no_better_than(status):
                     break
-                better[frame] = Known(found.fit.state, energy, status)
+                better[frame] = KnownFrame(found.fit.state, energy, status)
                 yield outcome(beginning.clip, frame, found)

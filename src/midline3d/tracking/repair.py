@@ -22,26 +22,26 @@ from midline3d.store import FrameResult, Result
 from midline3d.store.dataset import STRETCHES
 from midline3d.store.manifest import runs
 from midline3d.tracking.begin import Beginning, Progress
-from midline3d.tracking.checkpoint import recorded, stored_state
-from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, to_clean
+from midline3d.tracking.checkpoint import plain, recorded, stored_state
+from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, frames_to_clean
 from midline3d.tracking.clip import DIRT
 from midline3d.tracking.contested import second_midlines, without_springs
 from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outcome
 from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
-from midline3d.tracking.mending import Known, mended, springs
-from midline3d.tracking.second_look import places as places_to_search
-from midline3d.tracking.second_look import searched_again
+from midline3d.tracking.judging import rank
+from midline3d.tracking.mending import KnownFrame, mended, springs
+from midline3d.tracking.second_look import frames_to_search, searched_again
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
 TURNED = 64
-"""Frames turned in one batch."""
+"""Frames whose votes are taken in one batch; and that are turned round before the next word of progress."""
 Votes = dict[int, float]
 """Log odds that a frame (within the clip) is the body's way round (see `heads.votes`)."""
 
 
 @dataclass(frozen=True)
-class Frames:
+class ClipFrames:
     """A result's frames, by their numbers within the clip."""
 
     beginning: Beginning
@@ -64,13 +64,13 @@ class Frames:
         record = self.read(frame)
         return None if record is None else stored_state(self.beginning.clip, frame, record)
 
-    def known(self, frame: int, still: bool = False) -> Known | None:
+    def known(self, frame: int, still: bool = False) -> KnownFrame | None:
         """What mending asks of it; still: its energy without the temporal terms."""
         record = self.read(frame)
         if record is None or record.loss is None:
             return None
         energy = float(record.loss) - (record.loss_terms or {}).get("temporal", 0.0) * still
-        return Known(stored_state(self.beginning.clip, frame, record), energy, record.status)
+        return KnownFrame(stored_state(self.beginning.clip, frame, record), energy, record.status)
 
     def doubted(self, frame: int) -> bool:
         """Whether it has no midline, or one that is not ok."""
@@ -78,7 +78,7 @@ class Frames:
         return record is None or record.status != "ok"
 
     def midlines(self, frames: range) -> Iterator[tuple[int, NDArray[np.floating] | None]]:
-        """mm, in the world."""
+        """The midline of each, (vertex, 3) mm in the world; None where it has none."""
         for frame in frames:
             record = self.read(frame)
             yield frame, None if record is None else record.position
@@ -88,18 +88,19 @@ class Frames:
         return links_of(self.midlines(frames), float(self.beginning.body.length), self.beginning.clip.settings.heads)
 
     def write(self, tracked: Tracked) -> None:
+        """Puts a frame's outcome in the place of what was there."""
         self.result.append(self.start + tracked.frame, recorded(self.beginning.clip, tracked))
 
 
-def asked(frames: Frames, some: range, links: Links | None = None) -> Votes:
-    """The votes of frames spread over some in a row."""
-    chosen = voters(links or frames.links(some), frames.beginning.clip.settings.heads)
-    known_votes: Votes = {}
+def head_votes(frames: ClipFrames, links: Links) -> Votes:
+    """The votes of some of every stretch of the frames that are linked."""
+    chosen = voters(links, frames.beginning.clip.settings.heads)
+    taken: Votes = {}
     for first in range(0, len(chosen), TURNED):
         part = chosen[first : first + TURNED]
         states = [state for state in map(frames.state, part) if state is not None]
-        known_votes |= dict(zip(part, votes(frames.beginning, part, states).tolist(), strict=True))
-    return known_votes
+        taken |= dict(zip(part, votes(frames.beginning, part, states).tolist(), strict=True))
+    return taken
 
 
 def put_right(
@@ -109,11 +110,12 @@ def put_right(
     known_votes: Votes | None = None,
     seams: tuple[int, ...] = (),
 ) -> str:
-    """All of it; what was done, for the log. Killed at any moment and done again it comes to the same.
+    """Puts everything right, and says what was done, for the log. Killed at any moment and done again it comes to the
+    same.
 
     known_votes: votes, where clips have taken them; seams: first frames of clips that do not meet the one before.
     """
-    frames = Frames(beginning, result)
+    frames = ClipFrames(beginning, result)
     if beginning.clip.settings.tracking.fitter != "second-order":
         result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
         return "nothing is put right of what the paper's way has found"
@@ -124,7 +126,7 @@ def put_right(
     contested = _contested(frames, better) if frames.beginning.clip.settings.tracking.mend else {}
     # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
     if frames.beginning.clip.dirt is not None:
-        result.keep(DIRT, frames.beginning.clip.dirt.plain())
+        result.keep(DIRT, plain(frames.beginning.clip.dirt))
     for tracked in better.values():
         frames.write(tracked)
     for frame, record in (contested | apart).items():
@@ -138,7 +140,7 @@ def put_right(
     )
 
 
-def _cleaned(frames: Frames, progress: Progress) -> tuple[Frames, dict[int, Tracked]]:
+def _cleaned(frames: ClipFrames, progress: Progress) -> tuple[ClipFrames, dict[int, Tracked]]:
     """The frames with all the dirt known that they show together, and those of them fitted again that have any."""
     clip = frames.beginning.clip
     records = {frame: frames.read(frame) for frame in range(len(clip))} if clip.settings.dirt.removed else {}
@@ -147,7 +149,7 @@ def _cleaned(frames: Frames, progress: Progress) -> tuple[Frames, dict[int, Trac
         for frame, record in records.items()
         if record is not None and record.unexplained is not None
     }
-    chosen = to_clean(clip, left)
+    chosen = frames_to_clean(clip, left)
     if not chosen:
         return frames, {}
     dirt = dirt_of_frames(frames.beginning, chosen, sorted(left), frames.state, progress)
@@ -157,14 +159,14 @@ def _cleaned(frames: Frames, progress: Progress) -> tuple[Frames, dict[int, Trac
 
 
 def _better(
-    frames: Frames, better: dict[int, Tracked], seams: tuple[int, ...], progress: Progress
+    frames: ClipFrames, better: dict[int, Tracked], seams: tuple[int, ...], progress: Progress
 ) -> dict[int, Tracked]:
     """Frames that come out better than they were, by all that the settings allow to be tried; and those that have."""
     beginning, allowed = frames.beginning, frames.beginning.clip.settings.tracking
     better = better | (_closed(frames, better, seams) if allowed.recovery else {})
     if allowed.second_look:
         progress("looking again", 0, 0)
-        chosen = places_to_search(beginning, frames.doubted)
+        chosen = frames_to_search(beginning, frames.doubted)
         closed = set(better)
         for tracked in searched_again(beginning, chosen, lambda frame: _known(frames, better, frame, still=True)):
             if tracked.frame not in closed or tracked.status == "ok":
@@ -178,7 +180,7 @@ def _better(
     return better
 
 
-def _turn(frames: Frames, known_votes: Votes | None, progress: Progress) -> int:
+def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> int:
     """Turns round what is the wrong way round, and notes how sure the head is; returns how many frames that were."""
     result, count = frames.result, len(frames.beginning.clip)
     if not frames.beginning.clip.settings.tracking.turn:
@@ -188,7 +190,7 @@ def _turn(frames: Frames, known_votes: Votes | None, progress: Progress) -> int:
     if kept is None:
         progress("telling head from tail all along", 0, 0)
         links = frames.links(range(count))
-        known_votes = asked(frames, range(count), links) if known_votes is None else known_votes
+        known_votes = head_votes(frames, links) if known_votes is None else known_votes
         there = sorted(set(known_votes) & set(links.frames.tolist()))
         reading = read_heads(links, there, np.array([known_votes[frame] for frame in there]))
         # From here on a frame is turned once it has come anew.
@@ -204,7 +206,7 @@ def _turn(frames: Frames, known_votes: Votes | None, progress: Progress) -> int:
     return len(kept["turned"])
 
 
-def _reversed(frames: Frames, some: list[int]) -> Iterator[Tracked]:
+def _reversed(frames: ClipFrames, some: list[int]) -> Iterator[Tracked]:
     """Frames fitted again with head and tail exchanged."""
     beginning = frames.beginning
     for frame in some:
@@ -213,7 +215,7 @@ def _reversed(frames: Frames, some: list[int]) -> Iterator[Tracked]:
             yield outcome(beginning.clip, frame, fitted_from(beginning, frame, state.reversed()))
 
 
-def _stretches(frames: Frames, links: Links, reading: Reading | None) -> str:
+def _stretches(frames: ClipFrames, links: Links, reading: Reading | None) -> str:
     """How sure the head is from which frame to which, as `STRETCHES` wants it."""
     if not len(links.frames):
         return "[]"
@@ -230,7 +232,7 @@ def _stretches(frames: Frames, links: Links, reading: Reading | None) -> str:
     )
 
 
-def _closed(frames: Frames, known: dict[int, Tracked], seams: tuple[int, ...]) -> dict[int, Tracked]:
+def _closed(frames: ClipFrames, known: dict[int, Tracked], seams: tuple[int, ...]) -> dict[int, Tracked]:
     """Frames that come out better when they are followed from their other side: lost ones, and across seams."""
     clip = frames.beginning.clip
     lost = [frame for frame in range(len(clip)) if clip.located(frame) and frames.read(frame) is None]
@@ -242,7 +244,7 @@ def _closed(frames: Frames, known: dict[int, Tracked], seams: tuple[int, ...]) -
     return better
 
 
-def _across(frames: Frames, first: int, direction: int, better: dict[int, Tracked]) -> Iterator[Tracked]:
+def _across(frames: ClipFrames, first: int, direction: int, better: dict[int, Tracked]) -> Iterator[Tracked]:
     """From the frame before `first` on, for as long as that is better than what is there or has come since."""
     beginning, clip = frames.beginning, frames.beginning.clip
     states = [
@@ -262,19 +264,18 @@ def _across(frames: Frames, first: int, direction: int, better: dict[int, Tracke
 
 def _gains(tracked: Tracked, old: FrameResult, least: float) -> bool:
     """Whether a frame has come out better than it was."""
-    rank = ("unreadable", "lost", "suspect", "ok")
-    new, before = rank.index(tracked.status), rank.index(old.status)
+    new, before = rank(tracked.status), rank(old.status)
     if tracked.fit is None or old.loss is None or new < before:
         return False
     return new > before or float(tracked.fit.energy) < old.loss - least
 
 
-def _record(frames: Frames, better: dict[int, Tracked], frame: int) -> FrameResult | None:
+def _record(frames: ClipFrames, better: dict[int, Tracked], frame: int) -> FrameResult | None:
     """A frame as it will be, if it has a midline."""
     return recorded(frames.beginning.clip, better[frame]) if frame in better else frames.read(frame)
 
 
-def _known(frames: Frames, better: dict[int, Tracked], frame: int, still: bool = False) -> Known | None:
+def _known(frames: ClipFrames, better: dict[int, Tracked], frame: int, still: bool = False) -> KnownFrame | None:
     """What is known of a frame as it will be; still: its energy without the temporal terms."""
     if frame not in better:
         return frames.known(frame, still)
@@ -282,10 +283,10 @@ def _known(frames: Frames, better: dict[int, Tracked], frame: int, still: bool =
     if found is None:
         return None
     energy = float(found.energy) - float(found.terms["temporal"]) * still
-    return Known(found.state, energy, better[frame].status)
+    return KnownFrame(found.state, energy, better[frame].status)
 
 
-def _springs(frames: Frames, better: dict[int, Tracked]) -> list[int]:
+def _springs(frames: ClipFrames, better: dict[int, Tracked]) -> list[int]:
     """Frames behind which an end springs."""
     clip = frames.beginning.clip
     ends, middle = np.full((len(clip), 2, 3), np.nan), np.full((len(clip), 3), np.nan)
@@ -297,7 +298,7 @@ def _springs(frames: Frames, better: dict[int, Tracked]) -> list[int]:
     return springs(ends, middle, float(frames.beginning.body.length), clip.settings.judging.sprung).tolist()
 
 
-def _contested(frames: Frames, better: dict[int, Tracked]) -> dict[int, FrameResult]:
+def _contested(frames: ClipFrames, better: dict[int, Tracked]) -> dict[int, FrameResult]:
     """Frames that are less sure than they seem, because another midline fits them nearly as well."""
     limits, found = frames.beginning.clip.settings.judging, dict[int, FrameResult]()
     others = second_midlines(frames.beginning, _springs(frames, better), lambda frame: _known(frames, better, frame))
@@ -312,11 +313,10 @@ def _contested(frames: Frames, better: dict[int, Tracked]) -> dict[int, FrameRes
     return found
 
 
-def _apart(frames: Frames, seams: tuple[int, ...], better: dict[int, Tracked]) -> dict[int, FrameResult]:
+def _apart(frames: ClipFrames, seams: tuple[int, ...], better: dict[int, Tracked]) -> dict[int, FrameResult]:
     """Frames around seams at which the two sides still do not meet: nothing tells which of them is right."""
     clip, found = frames.beginning.clip, dict[int, FrameResult]()
     length, around = float(frames.beginning.body.length), clip.settings.tracking.overlap
-
     for seam in seams:
         one, other = (_record(frames, better, frame) for frame in (seam - 1, seam))
         if one is None or other is None or one.position is None or other.position is None:
@@ -324,7 +324,7 @@ def _apart(frames: Frames, seams: tuple[int, ...], better: dict[int, Tracked]) -
         if np.linalg.norm(one.position - other.position, axis=-1).mean() <= clip.settings.judging.jump * length:
             continue
         for frame in range(max(0, seam - around), min(len(clip), seam + around)):
-            known_votes = _record(frames, better, frame)
-            if known_votes is not None and known_votes.status == "ok":
-                found[frame] = replace(known_votes, status="suspect", reason="directions disagree")
+            record = _record(frames, better, frame)
+            if record is not None and record.status == "ok":
+                found[frame] = replace(record, status="suspect", reason="directions disagree")
     return found

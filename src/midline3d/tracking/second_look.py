@@ -17,16 +17,16 @@ from midline3d.tracking.begin import Beginning
 from midline3d.tracking.finding import searched_for
 from midline3d.tracking.follow import Candidate, Tracked, fitted_from, outcome
 from midline3d.tracking.learning import nat
-from midline3d.tracking.mending import Known, no_worse
+from midline3d.tracking.mending import KnownFrame, ReadKnown
 
 AT_ONCE = 16
 """Frames searched in one batch."""
 SEED = 5
-"""Of the looks' random numbers."""
+"""Of the searches' random numbers."""
 
 
-def places(beginning: Beginning, doubted: Callable[[int], bool]) -> list[int]:
-    """Where to look: spread over the located frames, and in the middle of every stretch that is not ok."""
+def frames_to_search(beginning: Beginning, doubted: Callable[[int], bool]) -> list[int]:
+    """Frames spread over the located ones, and the middle of every stretch that is doubted."""
     found, limits = beginning.clip.found, beginning.clip.settings.repair
     count = min(len(found), max(limits.looks, len(found) // limits.frames_per_look))
     spread = (np.arange(count) + 0.5) * len(found) / max(1, count)
@@ -38,7 +38,7 @@ def places(beginning: Beginning, doubted: Callable[[int], bool]) -> list[int]:
     return sorted(chosen)
 
 
-def searched_again(beginning: Beginning, frames: list[int], known: Callable[[int], Known | None]) -> Iterator[Tracked]:
+def searched_again(beginning: Beginning, frames: list[int], known: ReadKnown) -> Iterator[Tracked]:
     """The frames, of some, in which a search finds something better than what is known (energies without the temporal
     terms: a search has no frame before it)."""
     clip, generator = beginning.clip, torch.Generator().manual_seed(SEED)
@@ -51,7 +51,7 @@ def searched_again(beginning: Beginning, frames: list[int], known: Callable[[int
                 yield outcome(clip, rough.frame, found)
 
 
-def _better(beginning: Beginning, found: Candidate, old: Known) -> bool:
+def _better(beginning: Beginning, found: Candidate, old: KnownFrame) -> bool:
     """Whether what was found lies elsewhere and leaves less light over."""
     state, energy = found.fit.state, float(found.fit.energy - found.fit.terms["temporal"])
     # By vertices: a curve that has slid along the body lies elsewhere, too.
@@ -59,10 +59,10 @@ def _better(beginning: Beginning, found: Candidate, old: Known) -> bool:
     gained = (old.energy - energy) / nat(beginning.clip.settings)
     limits = beginning.clip.settings.repair
     elsewhere = apart > limits.look_apart * float(old.state.sigma.mean())
-    return elsewhere and gained > limits.look_gain and no_worse(found.verdict.status, old)
+    return elsewhere and gained > limits.look_gain and old.no_better_than(found.verdict.status)
 
 
-def _turned_to(state: FrameState, old: Known | None) -> FrameState:
+def _turned_to(state: FrameState, old: KnownFrame | None) -> FrameState:
     """The way round in which it is nearer to what was there: which end is the head, one frame tells badly."""
     if old is None:
         return state
