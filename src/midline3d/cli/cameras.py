@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Device, Json, Seed, SettingsFile, chosen_device, frame_range
+from midline3d.cli.options import (
+    Device,
+    Json,
+    OnlyFrames,
+    RecordingPath,
+    Seed,
+    SettingsFile,
+    chosen_device,
+    frame_range,
+)
 from midline3d.cli.terminal import print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -48,14 +57,14 @@ def calibrate(
 
 
 def refine_cameras(
-    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    recording: RecordingPath,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The new calibration: .json, .toml (anipose), .xml or .yml.")
     ],
     result: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="This recording's result to start from; begun if need be.")
     ] = None,
-    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
+    frames: OnlyFrames = None,
     count: Annotated[int | None, typer.Option(help="How many frames to adjust to.", min=2, max=1000)] = None,
     seed: Seed = 0,
     settings: SettingsFile = None,

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from midline3d.cli.options import Device, Json, Seed, SettingsFile, Where, chosen_device, frame_range
+from midline3d.cli.options import (
+    Device,
+    Json,
+    OnlyFrames,
+    RecordingPath,
+    RecordingPaths,
+    Redo,
+    Seed,
+    SettingsFile,
+    Shortest,
+    Where,
+    chosen_device,
+    frame_range,
+)
 from midline3d.cli.results import report_outcomes, with_frames
 from midline3d.cli.terminal import working
 from midline3d.errors import InputError
@@ -34,20 +47,14 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Many recordings on many machines: midline3d cluster RECORDING... -o OUT, or a script for SLURM.",
 )
-Recordings = Annotated[
-    list[Path], typer.Argument(metavar="RECORDING...", help="A folder with recording.toml, or that file.")
-]
-Recording = Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")]
 Out = Annotated[
     Path, typer.Option("--out", "-o", help="Folder of the result, of several OUT/name, on a disk that all share.")
 ]
-Frames = Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")]
-Shortest = Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")]
 
 
 @app.command(RUN)
 def run(
-    recordings: Recordings,
+    recordings: RecordingPaths,
     out: Out,
     scheduler: Annotated[
         str | None,
@@ -56,9 +63,9 @@ def run(
     workers: Annotated[
         int | None, typer.Option(help="On this machine, where no scheduler is given; for trying.", min=1, max=1024)
     ] = None,
-    frames: Frames = None,
+    frames: OnlyFrames = None,
     shortest: Shortest = False,
-    redo: Annotated[bool, typer.Option("--redo", help="Start over; old frames go when new ones come.")] = False,
+    redo: Redo = False,
     seed: Seed = 0,
     device: Where = Device.auto,
     settings: SettingsFile = None,
@@ -85,7 +92,7 @@ def run(
 
 @app.command("slurm-script")
 def slurm_script(
-    recordings: Recordings,
+    recordings: RecordingPaths,
     out: Out,
     at_once: Annotated[int, typer.Option(help="Tasks that run at the same time.", min=1, max=100_000)] = 100,
     cores: Annotated[int, typer.Option(help="Of each task.", min=1, max=1024)] = 1,
@@ -102,7 +109,7 @@ def slurm_script(
     before: Annotated[
         list[str] | None, typer.Option(metavar="LINE", help="Of shell, before every task, as 'module load cuda'.")
     ] = None,
-    frames: Frames = None,
+    frames: OnlyFrames = None,
     shortest: Shortest = False,
     seed: Seed = 0,
     device: Annotated[
@@ -134,9 +141,9 @@ def slurm_script(
 
 @app.command("plan", hidden=True)
 def plan(
-    recording: Recording,
+    recording: RecordingPath,
     out: Out,
-    frames: Frames = None,
+    frames: OnlyFrames = None,
     shortest: Shortest = False,
     seed: Seed = 0,
     device: Where = Device.auto,
@@ -148,10 +155,10 @@ def plan(
 
 @app.command("clip", hidden=True)
 def clip(
-    recording: Recording,
+    recording: RecordingPath,
     out: Out,
     task: Annotated[int, typer.Option(help="Number of the clip; on a GPU of a group of clips.", min=0)],
-    frames: Frames = None,
+    frames: OnlyFrames = None,
     shortest: Shortest = False,
     seed: Seed = 0,
     device: Where = Device.auto,
@@ -163,9 +170,9 @@ def clip(
 
 @app.command("stitch", hidden=True)
 def stitch(
-    recording: Recording,
+    recording: RecordingPath,
     out: Out,
-    frames: Frames = None,
+    frames: OnlyFrames = None,
     shortest: Shortest = False,
     seed: Seed = 0,
     device: Where = Device.auto,

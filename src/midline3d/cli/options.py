@@ -19,6 +19,15 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+RecordingPath = Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")]
+RecordingPaths = Annotated[
+    list[Path], typer.Argument(metavar="RECORDING...", help="A folder with recording.toml, or that file.")
+]
+ResultPath = Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")]
+ResultFolder = Annotated[Path, typer.Argument(help="Folder of a result.")]
+OnlyFrames = Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")]
+Shortest = Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")]
+Redo = Annotated[bool, typer.Option("--redo", help="Start over; old frames go when new ones come.")]
 Seed = Annotated[
     int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0, max=2**63 - 1)
 ]

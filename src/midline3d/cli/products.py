@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Json, frame_ends
+from midline3d.cli.options import Json, ResultFolder, ResultPath, frame_ends
 from midline3d.cli.terminal import complain, print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -32,7 +32,6 @@ class Target(StrEnum):
     mat = "mat"
 
 
-Given = Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")]
 WithoutSuspect = Annotated[
     bool, typer.Option("--without-suspect", help="Leave suspect frames out: they are NaN, as lost ones are.")
 ]
@@ -44,7 +43,7 @@ NoFrame = Annotated[bool, typer.Option("--no-frame", help="The calibration's wor
 
 
 def picture(
-    result: Annotated[Path, typer.Argument(help="Folder of a result.")],
+    result: ResultFolder,
     frame: Annotated[
         int | None, typer.Option(help="Number of the frame; else the one that shows the animal best.")
     ] = None,
@@ -63,7 +62,7 @@ def picture(
 
 
 def video(
-    result: Annotated[Path, typer.Argument(help="Folder of a result.")],
+    result: ResultFolder,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .mp4; else OUT/midline.mp4.")] = None,
     frames: Annotated[str | None, typer.Option(metavar="A:B", help="First frame and the one after the last.")] = None,
     fps: Annotated[float | None, typer.Option(min=0.1, max=1000, help="Of the movie; else the recording's.")] = None,
@@ -78,7 +77,7 @@ def video(
 
 
 def report(
-    result: Given,
+    result: ResultPath,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to; else OUT/report.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -95,7 +94,7 @@ def report(
 
 
 def kinematics(
-    result: Given,
+    result: ResultPath,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to; else the result's own.")] = None,
     window: Annotated[float | None, typer.Option(help="s: time over which derivatives are smoothed.")] = None,
     draws: Annotated[
@@ -136,7 +135,7 @@ def kinematics(
 
 
 def export(
-    result: Given,
+    result: ResultPath,
     to: Annotated[list[Target], typer.Option("--to", help="The format; may be given several times.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A file, or a folder to write to; else OUT/export.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import DRAWN, Json, Seed, SettingsFile
+from midline3d.cli.options import DRAWN, Json, RecordingPath, Seed, SettingsFile, Shortest
 from midline3d.cli.terminal import print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -55,11 +55,11 @@ def simulate(
 
 
 def check(
-    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    recording: RecordingPath,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also draw the views with what was found in them.")
     ] = None,
-    shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
+    shortest: Shortest = False,
     settings: SettingsFile = None,
     as_json: Json = False,
 ) -> None:

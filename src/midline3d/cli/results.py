@@ -14,8 +14,13 @@ from rich.console import Console
 from midline3d.cli.options import (
     Device,
     Json,
+    OnlyFrames,
+    RecordingPaths,
+    Redo,
+    ResultPath,
     Seed,
     SettingsFile,
+    Shortest,
     Where,
     chosen_device,
     drawable,
@@ -31,16 +36,14 @@ if TYPE_CHECKING:
 
 
 def reconstruct(
-    recordings: Annotated[
-        list[Path], typer.Argument(metavar="RECORDING...", help="A folder with recording.toml, or that file.")
-    ],
+    recordings: RecordingPaths,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", help="Folder of the result, of several OUT/name; one that was begun is continued."),
     ],
-    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
-    shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
-    redo: Annotated[bool, typer.Option("--redo", help="Start over; old frames go when new ones come.")] = False,
+    frames: OnlyFrames = None,
+    shortest: Shortest = False,
+    redo: Redo = False,
     crops: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Another result's crops of this recording: no decoding.")
     ] = None,
@@ -123,7 +126,7 @@ def with_frames(jobs: dict[str, Job], frames: str | None) -> dict[str, Job]:
 
 
 def info(
-    result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],
+    result: ResultPath,
     as_json: Json = False,
 ) -> None:
     """What a result is, how it went and what is missing; of one that grows, is complete, or is damaged."""
@@ -137,7 +140,7 @@ def info(
 
 
 def evaluate(
-    result: Annotated[Path, typer.Argument(help="Folder of a result, or its midline.nc.")],
+    result: ResultPath,
     truth: Annotated[Path | None, typer.Option(metavar="FILE", help="truth.nc, or the folder that it is in.")] = None,
     annotations: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Hand clicks: CSV of frame,camera,u,v and, if known, label,who.")

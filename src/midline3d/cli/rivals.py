@@ -10,7 +10,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Jobs, Json, Seed, Within, drawable, frame_ends, frame_range, names_in
+from midline3d.cli.options import (
+    Jobs,
+    Json,
+    OnlyFrames,
+    RecordingPath,
+    ResultFolder,
+    Seed,
+    Shortest,
+    Within,
+    drawable,
+    frame_ends,
+    frame_range,
+    names_in,
+)
 from midline3d.cli.terminal import print_json, say_places, working
 from midline3d.errors import InputError
 
@@ -25,14 +38,14 @@ class Rival(StrEnum):
 
 
 def baseline(
-    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    recording: RecordingPath,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the result.")],
     method: Annotated[
         Rival, typer.Option(help="kwon: silhouettes in voxels; reconst: shifted midlines in voxels; wt3d: climbing "
                                  "between the ends; paths: minimal paths, matched and triangulated.")
     ] = Rival.paths,
-    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
-    shortest: Annotated[bool, typer.Option("--shortest", help="Stop at the end of the shortest camera.")] = False,
+    frames: OnlyFrames = None,
+    shortest: Shortest = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Midlines by a published rival's method, on the same crops and cameras: to compare with."""
@@ -59,7 +72,7 @@ def baseline(
 
 
 def compare(
-    result: Annotated[Path, typer.Argument(help="Folder of a result.")],
+    result: ResultFolder,
     midlines: Annotated[
         list[Path],
         typer.Option(metavar="FILE", help="Another method's midlines, or the folder of its result; several."),
@@ -97,12 +110,12 @@ def compare(
 
 
 def ablate(
-    recording: Annotated[Path, typer.Argument(help="A folder with recording.toml, or that file.")],
+    recording: RecordingPath,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for all runs and the table; one begun goes on.")],
     only: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Variants to run, with commas; 'paper' and 'default' are whole.")
     ] = None,
-    frames: Annotated[str | None, typer.Option(metavar="A:B", help="Only frames A to B - 1.")] = None,
+    frames: OnlyFrames = None,
     jobs: Jobs = None,
     within: Within = None,
     seed: Seed = 0,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from midline3d.cli.options import Json, frame_ends
+from midline3d.cli.options import Json, ResultFolder, frame_ends
 from midline3d.cli.terminal import print_json
 from midline3d.errors import InputError
 
@@ -37,7 +37,7 @@ def view(
 
 
 def annotate(
-    result: Annotated[Path, typer.Argument(help="Folder of a result.")],
+    result: ResultFolder,
     who: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who clicks; several people may, one after another.")
     ] = None,
