@@ -27,11 +27,11 @@ class Dirt:
     """The light of dirt in the crops of some frames, pixels that have any."""
 
     frames: Int[Tensor, " known"]
-    """In order."""
+    """Within the clip, in order."""
     places: Int[Tensor, "known camera 2"]
     """px: the crops' first pixels in pictures that have not shaken."""
     first: Int[Tensor, " known_and_one"]
-    """Where each frame's pixels begin."""
+    """Where each frame's pixels begin, and where the last one's end."""
     pixel: Int[Tensor, " pixel"]
     """Number of the pixel in the frame's crops, all views one after the other."""
     light: Tensor

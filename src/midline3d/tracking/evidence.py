@@ -59,6 +59,7 @@ class Evidence:
     """Probability that the midline is wrong (see `tracking.doubt`)."""
 
     def __getitem__(self, index: list[int]) -> Evidence:
+        """Of some of the frames."""
         return Evidence(**{name: value[index] for name, value in vars(self).items()})
 
     def cpu(self) -> Evidence:

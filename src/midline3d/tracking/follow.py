@@ -45,9 +45,11 @@ class Tracked:
     status: Status
     reason: Reason
     fit: Fit | None = None
+    """A batch of one; None where the animal was not found."""
     projection: Float[Tensor, "camera vertex 2"] | None = None
-    """px in the full frames, float64."""
+    """px in the full frames, float64; None where there is no fit."""
     evidence: Evidence | None = None
+    """A batch of one; None where nothing was fitted."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Track:
     seed: int = 0
     """Of the searches' random numbers."""
     generator: torch.Generator = field(init=False)
+    """Gives them, from the seed on."""
 
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.seed)
@@ -179,7 +182,8 @@ def settled(found: Fit, clip: Clip) -> bool:
 
 
 def _fitted_softly(beginning: Beginning, frame: int, starts: FrameState) -> Fit:
-    """Fitted first as if faint light were less exactly known, then as it is.
+    """The best fit of a frame from some starts, each fitted first as if faint light were less exactly known, then as it
+    is.
 
     At full contrast a tip that has moved by more than its width is beyond the reach of its own light, and the curve
     would rather be bent towards it in the wrong way.
