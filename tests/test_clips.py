@@ -25,7 +25,7 @@ from midline3d.store import FrameResult, Result, info
 from midline3d.tracking import batch, repair, walk
 from midline3d.tracking.clips import clip_folder, plan_clips, run_clip, stitch
 from midline3d.tracking.directions import follow_directions
-from midline3d.tracking.follow import Tracked, outcome
+from midline3d.tracking.follow import Tracked, fitted_from, outcome
 from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.repair import ClipFrames, put_right
 from midline3d.tracking.spans import spans_of
@@ -181,16 +181,10 @@ def numbers(result: xr.Dataset, name: str) -> np.ndarray:
 
 def backwards(frames: ClipFrames, some: range) -> Iterator[Tracked]:
     """Frames as they come out when the animal was taken up the wrong way round."""
-    clip = frames.beginning.clip
     for frame in some:
         state = frames.state(frame)
         if state is not None:
-            start = state.reversed()
-            problem = repair.problem_of(clip, [frame], frames.beginning.taper, start, clip.settings.second_order)
-            found = repair.fit(problem, start, 20)
-            seen = repair.evidence(problem, found.state, clip.contrast, clip.noise, clip.settings.evidence)
-            verdict = repair.judge(seen, 0.0, clip.settings.judging)
-            yield outcome(clip, frame, repair.Candidate(found, seen, verdict))
+            yield outcome(frames.beginning.clip, frame, fitted_from(frames.beginning, frame, state.reversed()))
 
 
 @pytest.mark.parametrize("some", [range(14, 21), range(23, 30)], ids=["among others", "behind a gap"])

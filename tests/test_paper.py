@@ -102,7 +102,7 @@ def test_nothing_is_tried_again_without_recovery(
     clip: Clip, sample: learning.Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
-    for name in ("_softly", "_again"):
+    for name in ("_fitted_softly", "_fitted_from_many"):
         real = getattr(follow, name)
         monkeypatch.setattr(follow, name, lambda *given, name=name, real=real: tried.append(name) or real(*given))
     # Nothing is ever ok.
@@ -120,8 +120,8 @@ def test_what_is_not_to_be_put_right_stays(
     clip: Clip, sample: learning.Sample, switch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    parts = {"second_look": "searched_again", "mend": "mended", "turn": "asked", "recovery": "_closed"}
-    answers: dict[str, Any] = {"searched_again": (), "mended": (), "asked": {}, "_closed": {}}
+    parts = {"second_look": "searched_again", "mend": "mended", "turn": "head_votes", "recovery": "_closed"}
+    answers: dict[str, Any] = {"searched_again": (), "mended": (), "head_votes": {}, "_closed": {}}
     for name, answer in answers.items():
         monkeypatch.setattr(repair, name, lambda *_, name=name, answer=answer: done.append(name) or answer)
     settings = changed(clip.settings, {"tracking": {switch: False}})
