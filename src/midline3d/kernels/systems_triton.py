@@ -5,7 +5,7 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
-from midline3d.kernels.curves_triton import cross
+from midline3d.kernels.curves_triton import cross, wide
 from midline3d.kernels.layout_triton import (
     AXES,
     BEND,
@@ -126,31 +126,31 @@ def derive_places(
         tl.store(at + unknowns, y, mask=counts)
         tl.store(at + 2 * unknowns, z, mask=counts)
     else:
-        # Row n of the running sums holds the segments before vertex n.
+        # Row n of the running sums holds the segments before vertex n. They are float64, as in systems.h: near an end
+        # of a straight body what is left of them is small, and their rounding all of one sign.
         reached = counts & (n > 0)
-        px = (x + tl.load(points + 3 * n - 3, mask=reached, other=0.0) - o0) / 2
-        py = (y + tl.load(points + 3 * n - 2, mask=reached, other=0.0) - o1) / 2
-        pz = (z + tl.load(points + 3 * n - 1, mask=reached, other=0.0) - o2) / 2
+        px = (x + wide(points + 3 * n - 3, reached) - o0) / 2
+        py = (y + wide(points + 3 * n - 2, reached) - o1) / 2
+        pz = (z + wide(points + 3 * n - 1, reached) - o2) / 2
         node = block * BLOCK + tl.arange(0, BLOCK)
         both = reached[:, None] & (node < nodes)[None, :]
-        share = tl.load(segments + (n[:, None] - 1) * nodes + node[None, :], mask=both, other=0.0)
-        share = share / (2 * (vertices - 1))
+        share = wide(segments + (n[:, None] - 1) * nodes + node[None, :], both) / (2 * (vertices - 1))
         here = (n == middle)[:, None]
         keep = counts[:, None] & (node < nodes)[None, :]
         for direction in tl.static_range(2):
             # Bending towards M1 is a turn about M2, bending towards M2 one about -M1.
             axis = bishop + 9 * n + 2 - direction
             sign = 1.0 - 2.0 * direction
-            ax = sign * (tl.load(axis, mask=reached, other=0.0) + tl.load(axis - 9, mask=reached, other=0.0))
-            ay = sign * (tl.load(axis + 3, mask=reached, other=0.0) + tl.load(axis - 6, mask=reached, other=0.0))
-            az = sign * (tl.load(axis + 6, mask=reached, other=0.0) + tl.load(axis - 3, mask=reached, other=0.0))
+            ax = sign * (wide(axis, reached) + wide(axis - 9, reached))
+            ay = sign * (wide(axis + 3, reached) + wide(axis - 6, reached))
+            az = sign * (wide(axis + 6, reached) + wide(axis - 3, reached))
             mx, my, mz = cross(ax, ay, az, px, py, pz)
             sx, sy, sz = _since(share, ax, here), _since(share, ay, here), _since(share, az, here)
             dx, dy, dz = cross(sx, sy, sz, x[:, None], y[:, None], z[:, None])
             to = out[:, None] + tl.load(layout + BEND) + direction * nodes + node[None, :]
-            tl.store(to, dx - _since(share, mx, here), mask=keep)
-            tl.store(to + unknowns, dy - _since(share, my, here), mask=keep)
-            tl.store(to + 2 * unknowns, dz - _since(share, mz, here), mask=keep)
+            tl.store(to, (dx - _since(share, mx, here)).to(tl.float32), mask=keep)
+            tl.store(to + unknowns, (dy - _since(share, my, here)).to(tl.float32), mask=keep)
+            tl.store(to + 2 * unknowns, (dz - _since(share, mz, here)).to(tl.float32), mask=keep)
 
 
 @triton.jit
