@@ -1,5 +1,6 @@
 """Light that stays where it is while the body moves on: found, kept, taken off; and ends that lay on it."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,9 +43,51 @@ def passing(step: int) -> tuple[torch.Tensor, np.ndarray]:
 
 
 def found(left: torch.Tensor, places: np.ndarray, **changed: int) -> Dirt:
+    return dirt_of(left, places, torch.zeros(FRAMES, 1, 2, 2, 2), **changed)
+
+
+def dirt_of(left: torch.Tensor, places: np.ndarray, ways: torch.Tensor, **changed: int) -> Dirt:
+    """By what lies over, where nothing lies beyond an end but within 3 px of its way."""
     settings = replace(DirtSettings(), **changed)
     frames, near = list(range(FRAMES)), torch.ones_like(left, dtype=torch.bool)
-    return find_dirt(LeftOver(frames, places, left, near, torch.tensor([2.0])), frames, settings, settings.reach)
+    beyond = torch.stack([_along(way) for way in ways.unbind(2)], 2)
+    over = LeftOver(frames, places, left, beyond, ways, near, torch.tensor([2.0]))
+    return find_dirt(over, frames, settings, settings.reach)
+
+
+def _along(ways: torch.Tensor) -> torch.Tensor:
+    """(frame, camera, w, w) pixels around ways (frame, camera, 2, 2); none around those of no length."""
+    steps = torch.linspace(0, 1, 16)[:, None]
+    points = ways[:, :, :1] + steps * (ways[:, :, 1:] - ways[:, :, :1])
+    there = (ways[:, :, 1] - ways[:, :, 0]).norm(dim=-1) > 0
+    return squares_around(points, SIZE, 3) & there[..., None, None]
+
+
+def swinging(speck: bool, swing: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is left over above an end that swings from side to side, up to which light reaches that is not drawn: a
+    speck's, which stays, or the animal's own."""
+    generator = torch.Generator().manual_seed(4)
+    left = 2 * torch.randn(FRAMES, 1, SIZE, SIZE, generator=generator)
+    ways = torch.zeros(FRAMES, 1, 2, 2, 2)
+    for frame in range(FRAMES):
+        u = 20 + round(swing * math.sin(frame))
+        left[frame, 0, 25:, u - 3 : u + 4] = torch.nan
+        ways[frame, 0, 1] = torch.tensor([[u, 24.0], [u, 14.0]])
+        at = 20 if speck else u
+        left[frame, 0, 17:22, at - 2 : at + 3] += 40
+    return left, ways
+
+
+@pytest.mark.parametrize(("speck", "swing", "is_dirt"), [(True, 4.0, True), (False, 4.0, False), (True, 0.0, False)])
+def test_light_beyond_an_end_is_dirt_where_it_stays_while_the_end_moves(
+    speck: bool, swing: float, is_dirt: bool
+) -> None:
+    """And where the end does not move either, nothing tells."""
+    left, ways = swinging(speck, swing)
+    places = np.zeros((FRAMES, 1, 2), np.int64)
+    light = dirt_of(left, places, ways).in_crops(5, places[5])
+    taken = 0.0 if light is None else float(light[0, 17:22, 18:23].mean())
+    assert (taken > 30) if is_dirt else (taken < 2)
 
 
 @pytest.mark.parametrize("step", [0, 1])

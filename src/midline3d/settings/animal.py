@@ -73,6 +73,9 @@ class DirtSettings:
     onward: Share = 0.15
     """Of the length, straight on from either end and one width to both sides: light there may be the animal's, too. A
     tail that is as much too short, of an animal that hardly moves, would else be taken for dirt for good."""
+    moving: Weight = 24.0
+    """Nats a frame, by which light there must be foretold better by its place in the picture than by its place before
+    the end, to be dirt after all: one tempered nat (see `BodySettings.sure`)."""
     left: Weight = 0.3
     """Pieces of light (see `JudgingSettings`) left over around the curve in any view, from which on dirt is looked for
     in the frames around."""

@@ -3,7 +3,11 @@
 A speck or a bubble that drifts is in no background picture, and beside an end of the worm it looks like more of the
 worm. What tells them apart is time: dirt was there before the worm came, and is there once it has gone. So the dirt of
 a frame is, pixel by pixel, what the body leaves over in the frames around it, in the middle of all those in which
-nothing of the body lies there, nor straight on from its ends, where it may be longer than is known.
+nothing of the body lies there.
+
+Straight on from its ends it may be longer than is known, and light there its own. That moves as the end does, and dirt
+does not: so such light is dirt where the other frames' light at the same place of the picture foretells it, and not the
+light at the same place before the end.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from midline3d.state import FrameState
 
 STEPS = 16
 """Points straight on from an end: closer together than the body is wide."""
+BRIGHT = 5.0
+"""Standard deviations of the noise: where no pixel is brighter, there is no light to tell apart."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,10 @@ class LeftOver:
     """(frame, camera, 2) px: as `Dirt.places`."""
     light: Float[Tensor, "frame camera w w"]
     """In the crops' units, NaN where the body lies itself."""
+    beyond: Bool[Tensor, "frame camera end w w"]
+    """Pixels straight on from the head and from the tail."""
+    ways: Float[Tensor, "frame camera end 2 2"]
+    """px: from where to where they lie, the end first."""
     near: Bool[Tensor, "frame camera w w"]
     """Pixels near the body, whose dirt is asked for."""
     noise: Float[Tensor, " camera"]
@@ -120,19 +130,65 @@ def find_dirt(left: LeftOver, wanted: list[int], settings: DirtSettings, reach: 
     reach: frames that each of them speaks for beside itself.
     """
     times, light = np.array(left.frames), torch.zeros(len(wanted), *left.light.shape[1:])
+    staying: dict[tuple[int, int], list[bool]] = {}
     for index, row in enumerate(wanted):
-        around = np.flatnonzero(np.abs(times - times[row]) <= settings.reach)
-        some = around[np.linspace(0, len(around) - 1, min(settings.frames, len(around))).round().astype(int)]
+        some = _around(times, times[row], settings)
         for camera, noise in enumerate(left.noise):
+            part = max(1, settings.reach // 2)
+            key = int(times[row] // part), camera
+            if key not in staying:
+                telling = _around(times, (key[0] + 0.5) * part, settings)
+                staying[key] = [_stays(left, telling, camera, end, settings) for end in (0, 1)]
+            moving = [end for end in (0, 1) if not staying[key][end]]
+            images, beyond = left.light[some, camera], left.beyond[some, camera][:, moving].any(1)
             v, u = left.near[row, camera].nonzero(as_tuple=True)
             moves = torch.from_numpy(left.places[row, camera] - left.places[some, camera])
-            values = _pixels(left.light[torch.from_numpy(some), camera], u + moves[:, :1], v + moves[:, 1:])
+            values = _pixels(images.masked_fill(beyond, torch.nan), u + moves[:, :1], v + moves[:, 1:])
             free, lit = values.isfinite().sum(0), (values > noise).sum(0)
             # The middle one is lit where half of them are: few pixels have to be asked further.
             asked = ((free >= settings.free) & (2 * lit >= free)).nonzero().squeeze(1)
             stays = values[:, asked].nanmedian(0).values - noise
             light[index, camera, v[asked], u[asked]] = stays.clamp(min=0)
     return Dirt.of([left.frames[row] for row in wanted], left.places[wanted], light, reach)
+
+
+def _around(times: NDArray[np.int64], time: float, settings: DirtSettings) -> NDArray[np.int64]:
+    """Rows of the frames that tell the dirt of a time."""
+    around = np.flatnonzero(np.abs(times - time) <= settings.reach)
+    return around[np.linspace(0, len(around) - 1, min(settings.frames, len(around))).round().astype(int)]
+
+
+def _stays(left: LeftOver, rows: NDArray[np.int64], camera: int, end: int, settings: DirtSettings) -> bool:
+    """Whether the light straight on from an end stays where it is, while the end moves.
+
+    Each frame's is foretold by the others' in two ways: at the same pixels of the picture, and as far on from the end
+    and to its side. What the first foretells better, by `moving` in every frame, stays.
+    """
+    images, beyond, noise = left.light[rows, camera], left.beyond[rows, camera, end], float(left.noise[camera])
+    lit = ((images > BRIGHT * noise) & beyond).flatten(1).any(1)
+    if len(rows) <= settings.free or not lit.any():
+        return False
+    places, (start, stop) = torch.from_numpy(left.places[rows, camera]), left.ways[rows, camera, end].unbind(1)
+    way = torch.nn.functional.normalize(stop - start, dim=-1)
+    side = torch.stack([-way[:, 1], way[:, 0]], -1)
+    gained = 0.0
+    for row in range(len(rows)):
+        v, u = (beyond[row] & images[row].isfinite()).nonzero(as_tuple=True)
+        from_end = torch.stack([u, v], -1) - start[row]
+        moved = (
+            start[:, None]
+            + (from_end @ way[row])[:, None] * way[:, None]
+            + (from_end @ side[row])[:, None] * side[:, None]
+        )
+        moved_u, moved_v = torch.nan_to_num(moved, nan=-1.0).round().long().unbind(-1)
+        shift = places[row] - places
+        there, along = _pixels(images, u + shift[:, :1], v + shift[:, 1:]), _pixels(images, moved_u, moved_v)
+        there[row], along[row] = torch.nan, torch.nan
+        both = (there.isfinite().sum(0) >= settings.free - 1) & (along.isfinite().sum(0) >= settings.free - 1)
+        value = images[row, v[both], u[both]]
+        wrong = [(value - other[:, both].nanmedian(0).values).square().sum() for other in (there, along)]
+        gained += float(wrong[1] - wrong[0]) / noise**2 / 2
+    return gained > settings.moving * len(rows)
 
 
 def _pixels(

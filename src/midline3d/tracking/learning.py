@@ -284,12 +284,15 @@ def dirt_beside(
     width = float(body_width(taper, evidence).expand(len(frames), -1).mean())
     body = drawn > settings.covered * clip.brightness[:, None, None]
     onward = project(clip.local_cameras(frames), straight_on(sample.states, settings.onward), sample.states.shift)
-    body |= squares_around(onward, drawn.shape[-1], round(width))
+    ways = onward.unflatten(2, (2, -1))
+    beyond = torch.stack([squares_around(way, drawn.shape[-1], round(width)) for way in ways.unbind(2)], 2)
     over = LeftOver(
         frames=frames,
         places=clip.places(frames),
         light=torch.where(body, torch.nan, left).cpu(),
-        near=grown_in_cells(body, width * evidence.reach).cpu(),
+        beyond=beyond.cpu(),
+        ways=ways[..., [0, -1], :].cpu(),
+        near=grown_in_cells(body | beyond.any(2), width * evidence.reach).cpu(),
         noise=torch.from_numpy(clip.prepared.noise).float(),
     )
     rows = list(range(len(frames))) if wanted is None else wanted
