@@ -29,6 +29,7 @@ from midline3d.fitting.start import random_starts
 from midline3d.fitting.views import Views
 from midline3d.kernels import spline_basis
 from midline3d.recording.crops import Log, Prepared, cut, origins
+from midline3d.recording.pinholes import Pinholes
 from midline3d.rendering import Objective, Reference
 from midline3d.settings import Settings
 from midline3d.state import FrameState
@@ -71,7 +72,7 @@ class Drawn(Prepared):
         middle = torch.from_numpy(self.truth[:, :, ::4].mean(2))
         self.log.centre[:] = rig.triangulate(self.cameras, middle).numpy()
         for frame in range(frames):
-            self.log.origin[frame] = origins(self.cameras, self.log.centre[frame], window)
+            self.log.origin[frame] = origins(Pinholes.of(self.cameras), self.log.centre[frame], window)
             for view in range(count):
                 signal = _background(scene, frame, view) - scene.picture(frame, view)
                 seen = np.clip(np.rint(signal), 0, 255).astype(np.uint8)
@@ -217,7 +218,7 @@ def bench(device: str, report: Report, frames: int = 40, compare: bool = False) 
 
 def frame_seconds(settings: Settings, cameras: rig.Cameras, centre: Array, window: int) -> float:
     """About what a tracked frame takes on this machine's CPU: the steps of a fit to crops of this size."""
-    crop = torch.from_numpy(origins(cameras, centre, window)).double()[None]
+    crop = torch.from_numpy(origins(Pinholes.of(cameras), centre, window)).double()[None]
     local = cameras.local(torch.from_numpy(centre)[None], crop).to(torch.float32)
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(1, cameras.count, window, window, generator=generator)

@@ -101,7 +101,7 @@ class CropPass:
         self.bridge(decision.point)
         self.log.residual[place] = decision.residual
         self.log.seen[place] = decision.choice != ABSENT
-        self.log.reach[place] = reach_of(self.locator.cameras, sight.seen, decision)
+        self.log.reach[place] = reach_of(self.locator.pinholes, sight.seen, decision)
         self.write(sight, decision.point, "located")
         self.last = decision.point
         if place + 1 - self.done >= SAVED:
@@ -134,7 +134,7 @@ class CropPass:
         self.log.location[place] = LOCATIONS.index(location)
         if centre is None:
             return
-        corner = origins(self.locator.cameras, centre, self.window)
+        corner = origins(self.locator.pinholes, centre, self.window)
         self.log.origin[place] = corner
         if location != "not located":
             self.log.centre[place] = centre

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from midline3d import cameras as rig
 from midline3d.calibration import Calibration
 from midline3d.files import aside
+from midline3d.recording.pinholes import Pinholes, project
 
 Array = NDArray[np.float64]
 
@@ -230,10 +229,9 @@ def cut(picture: NDArray, origin: NDArray[np.int64], window: int) -> NDArray:
     return result
 
 
-def origins(cameras: rig.Cameras, centre: Array, window: int) -> NDArray[np.int64]:
+def origins(cameras: Pinholes, centre: Array, window: int) -> NDArray[np.int64]:
     """(camera, 2) first pixels of the windows around a point's projections."""
-    pixels = rig.project(cameras, torch.from_numpy(centre)[None, None])[0, :, 0].numpy()
-    return np.rint(pixels - (window - 1) / 2).astype(np.int64)
+    return np.rint(project(cameras, centre[None])[0] - (window - 1) / 2).astype(np.int64)
 
 
 def inside(shape: tuple[int, ...], origin: NDArray[np.int64], window: int) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field
+from midline3d.recording.background.ranks import median
 from midline3d.recording.sources import Picture
 
 Array = NDArray[np.float64]
@@ -91,12 +92,14 @@ def registration_of(picture: Field, texture: Texture | None, light: float) -> Ar
         place = texture.points + registration.astype(np.float32)
         seen = _smooth_at(picture, place) / np.float32(light)
         away = seen - texture.value
-        spread = 1.4826 * float(np.median(np.abs(away - np.median(away)))) + LEAST_NOISE
+        spread = 1.4826 * float(median(np.abs(away - median(away)))) + LEAST_NOISE
         weight = 1 / (1 + (away / (2 * spread)) ** 2) ** 2
-        normal = (texture.slope * weight[:, None]).T @ texture.slope
-        if np.linalg.eigvalsh(normal)[0] < (spread / PRECISION) ** 2:
+        weighted = (texture.slope * weight[:, None]).T
+        normal = weighted @ texture.slope
+        (xx, xy), (_, yy) = normal.tolist()
+        if (xx + yy) / 2 - math.hypot((xx - yy) / 2, xy) < (spread / PRECISION) ** 2:  # the lesser eigenvalue
             return np.zeros(2)
-        change = np.linalg.solve(normal.astype(np.float64), (texture.slope * weight[:, None]).T @ away)
+        change = np.linalg.solve(normal.astype(np.float64), weighted @ away)
         registration = registration - change
         if np.abs(registration).max() > FARTHEST:
             return np.zeros(2)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field
+from midline3d.recording.background.ranks import median
 from midline3d.recording.sources import Picture
 
 Side = Literal["dark", "bright"]
@@ -28,23 +29,30 @@ class Tone:
     """The grey value that counts as white; for bright worms it becomes 255."""
 
 
-def signal(picture: Picture | Field, background: Field | float, tone: Tone, light: float = 1.0) -> Field:
+def signal(picture: Picture | Field, background: Field, tone: Tone, light: float = 1.0) -> Field:
     """Signal of a picture, noise around 0 included, not cut.
 
     A dark worm's is the share of light it takes, so that uneven light divides out; a bright worm's is what it adds.
     light: brightness of this frame against the background's.
     """
+    # In place: asking the system for another whole picture takes longer than the arithmetic.
     if tone.side == "bright":
-        return (picture - background * np.float32(light)) * np.float32(255 / tone.full)
-    return 255 - picture * (np.float32(255 / light) / np.maximum(background, np.float32(DARKEST * tone.full)))
+        values = background * np.float32(light)
+        np.subtract(picture, values, out=values)
+        return np.multiply(values, np.float32(255 / tone.full), out=values)
+    values = np.maximum(background, np.float32(DARKEST * tone.full))
+    np.divide(np.float32(255 / light), values, out=values)
+    np.multiply(picture, values, out=values)
+    return np.subtract(255, values, out=values)
 
 
 def brightness(picture: Field, background: Field, tone: Tone) -> float:
     """How bright a frame's light is against its background's: the median ratio, which neither worm nor dirt moves."""
     if tone.side == "bright":
         return 1.0  # a dark field has no light of its own to compare
-    behind = background[::6, ::6]
-    return float(np.median(picture[::6, ::6] / np.maximum(behind, np.float32(DARKEST * tone.full)))) or 1.0
+    ratio = np.maximum(background[::6, ::6], np.float32(DARKEST * tone.full))
+    np.divide(picture[::6, ::6], ratio, out=ratio)
+    return float(median(ratio)) or 1.0
 
 
 def density_of(values: Field) -> Field:

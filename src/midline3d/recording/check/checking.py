@@ -138,7 +138,7 @@ def _worm_facts(recording: Recording, locator: Locator, seen: Sequence[Seen]) ->
         length_mm=2 * locator.survey.extent / locator.scale(),
         order=best_order(locator.cameras, places),
         second=sum(one.second for one in found) / max(1, len(found)),
-        reach_max=max((reach_of(locator.cameras, one.sight.seen, one.place) for one in found), default=None),
+        reach_max=max((reach_of(locator.pinholes, one.sight.seen, one.place) for one in found), default=None),
     )
 
 

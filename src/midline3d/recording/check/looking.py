@@ -77,7 +77,7 @@ def _seen(recording: Recording, locator: Locator, sight: Sight, places: Places, 
         return Seen(sight, place, np.full((count, 2), np.nan), np.full(count, np.nan), False)
     pixels = rig.project(locator.cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
     window = window_for(recording, locator.survey.extent, locator.settings)
-    corner = origins(locator.cameras, place.point, window)
+    corner = origins(locator.pinholes, place.point, window)
     focus = []
     for view, picture in enumerate(sight.pictures):
         behind = crop_behind(

@@ -18,6 +18,7 @@ from midline3d.recording.crops import cut
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import ABSENT, Candidates, Expected, Found, Places, candidates, combine
 from midline3d.recording.locating.survey import Survey
+from midline3d.recording.pinholes import Pinholes, project
 from midline3d.recording.sources import Picture
 from midline3d.settings import LocatingSettings
 
@@ -45,13 +46,14 @@ class Locator:
 
     def __init__(self, cameras: rig.Cameras, survey: Survey, settings: LocatingSettings) -> None:
         self.cameras, self.survey, self.settings = cameras, survey, settings
+        self.pinholes = Pinholes.of(cameras)
         self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
 
     def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
         """Candidates in every view, with each view's light and registration, and the places they can stand for."""
         shown = [self._view(frame, view, picture) for view, picture in enumerate(pictures)]
         sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
-        return sight, combine(self.cameras, sight.seen, Expected(self.survey.mass), self.settings)
+        return sight, combine(self.pinholes, sight.seen, Expected(self.survey.mass), self.settings)
 
     def _view(self, frame: int, view: int, picture: Picture) -> tuple[float, Array, Candidates]:
         """Light, registration and candidates of one view."""
@@ -104,9 +106,9 @@ def crop_behind(
     return np.asarray(translated(wide, registration)[border:-border, border:-border])
 
 
-def reach_of(cameras: rig.Cameras, seen: list[Candidates], place: Found) -> float:
+def reach_of(cameras: Pinholes, seen: list[Candidates], place: Found) -> float:
     """px: how far the worm reaches from its projected centre in any view."""
-    centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
+    centre = project(cameras, place.point[None])[0]
     boxes = [(centre[view], seen[view].box[choice]) for view, choice in enumerate(place.choice) if choice != ABSENT]
     return float(max(max((middle - box[:2]).max(), (box[2:] - middle).max()) for middle, box in boxes))
 

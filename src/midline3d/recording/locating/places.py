@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from midline3d import cameras as rig
 from midline3d.recording.background.light import Field
+from midline3d.recording.background.ranks import median, quantile_of
 from midline3d.recording.background.signal import density_of
+from midline3d.recording.pinholes import Pinholes, project, triangulate
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -94,10 +93,9 @@ def noise_of(signal: Field) -> float:
     By the median of all deviations, or where that is more by what nine of ten stay under: a compressed video is flat
     nearly everywhere, and what is left of its noise stands in blocks.
     """
-    sample = signal[::5, ::5]
-    away = np.abs(sample - np.median(sample))
-    half, most = np.quantile(away, (0.5, 0.9))
-    return float(max(1.4826 * half, most / 1.645)) + 1e-3
+    sample = signal[::5, ::5].ravel()
+    away = np.sort(np.abs(sample - median(sample)))
+    return max(1.4826 * quantile_of(away, 0.5), quantile_of(away, 0.9) / 1.645) + 1e-3
 
 
 def candidates(field: Field, factor: int, settings: LocatingSettings, floor: float = 0.0) -> Candidates:
@@ -108,13 +106,17 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     smooth = cv2.GaussianBlur(field, (0, 0), settings.smoothing / factor + 0.5)
     noise = noise_of(smooth)
     low, high = max(settings.low * noise, EDGE * floor), max(settings.high * noise, floor)
-    mask = (smooth > low).astype(np.uint8)
+    above = smooth > np.float32(low)
+    mask = above.view(np.uint8)
     reach = round(settings.bridge / factor)
     joined = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((reach, reach), np.uint8)) if reach > 1 else mask
-    number, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_32S)
-    places = cv2.findNonZero(mask)
-    columns, rows = (np.zeros((0, 2), np.int32) if places is None else places.reshape(-1, 2)).T
-    owner, level = labels[rows, columns], smooth[rows, columns]
+    places = np.flatnonzero(above)
+    # Labels of two bytes, where there cannot be too many, are told in half the time.
+    few = len(places) < np.iinfo(np.uint16).max
+    kind = cv2.CV_16U if few else cv2.CV_32S
+    number, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=kind)
+    owner, level = labels.ravel()[places], smooth.ravel()[places]
+    rows, columns = np.divmod(places, smooth.shape[1])
     strong = np.zeros(number, np.bool_)
     strong[owner[level > high]] = True
     density = density_of(level)
@@ -136,13 +138,13 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
 
 def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], things: NDArray[Any]) -> Array:
     """Area over the square of the greatest width, of some of the labelled things."""
-    depth = cv2.distanceTransform(mask, cv2.DIST_L2, 3)
     found = []
-    for thing in things:
-        left, top, width, height = (int(value) for value in stats[thing, :4])
-        part = (slice(top, top + height), slice(left, left + width))
-        inside = (labels[part] == thing) & (mask[part] > 0)
-        found.append(inside.sum() / (2 * float(depth[part][inside].max()) - 1) ** 2)
+    for thing, (left, top, width, height) in zip(things.tolist(), stats[things, :4].tolist(), strict=True):
+        # One px beyond the thing's box: whatever lies nearest to a pixel of it is not farther.
+        part = (slice(max(0, top - 1), top + height + 1), slice(max(0, left - 1), left + width + 1))
+        inside = mask[part] * (labels[part] == thing)
+        depth = cv2.distanceTransform(inside, cv2.DIST_L2, 3)
+        found.append(cv2.countNonZero(inside) / (2 * float(depth.max()) - 1) ** 2)
     return np.array(found)
 
 
@@ -164,9 +166,7 @@ class Expected:
         return np.maximum(-0.5 * (away / settings.mass_spread) ** 2 + shape, settings.stranger)
 
 
-def combine(
-    cameras: rig.Cameras, views: Sequence[Candidates], expected: Expected, settings: LocatingSettings
-) -> Places:
+def combine(cameras: Pinholes, views: Sequence[Candidates], expected: Expected, settings: LocatingSettings) -> Places:
     """All joint readings of the views, triangulated and weighed; one view may have lost the worm where three see it."""
     count = len(views)
     places = _readings(cameras, views, expected, settings, absent=0)
@@ -180,12 +180,14 @@ def combine(
 
 
 def _readings(
-    cameras: rig.Cameras, views: Sequence[Candidates], expected: Expected, settings: LocatingSettings, absent: int
+    cameras: Pinholes, views: Sequence[Candidates], expected: Expected, settings: LocatingSettings, absent: int
 ) -> Places:
     """The best joint readings in which exactly `absent` views lack the worm."""
     count = len(views)
-    options = [[*range(len(view)), *([ABSENT] if absent else [])] for view in views]
-    choice = np.array([pick for pick in product(*options) if pick.count(ABSENT) == absent], np.int64).reshape(-1, count)
+    sizes = [len(view) for view in views]
+    choice = np.indices([size + min(absent, 1) for size in sizes]).reshape(count, -1).T
+    choice = np.where(choice == sizes, ABSENT, choice)
+    choice = choice[(choice == ABSENT).sum(1) == absent]
     score = np.zeros(len(choice))
     for view, things in enumerate(views):
         score += np.append(expected.score(things, view, settings), settings.absent)[choice[:, view]]
@@ -197,33 +199,21 @@ def _readings(
     return Places(point[order], choice[order], residual[order], score[order])
 
 
-def _triangulated(cameras: rig.Cameras, views: Sequence[Candidates], choice: NDArray[np.int64]) -> tuple[Array, Array]:
+def _triangulated(cameras: Pinholes, views: Sequence[Candidates], choice: NDArray[np.int64]) -> tuple[Array, Array]:
     """Points and root mean square residuals of joint readings, those with an absent view by the others alone."""
     point, residual = np.zeros((len(choice), 3)), np.zeros(len(choice))
     seen = choice != ABSENT
-    for pattern in np.unique(seen, axis=0):
-        rows = np.nonzero((seen == pattern).all(1))[0]
-        used = np.nonzero(pattern)[0]
+    pattern = seen @ (1 << np.arange(seen.shape[1]))
+    for one in np.unique(pattern):
+        rows = np.nonzero(pattern == one)[0]
+        used = np.nonzero(seen[rows[0]])[0]
         pixels = np.stack([views[int(view)].centre[choice[rows, view]] for view in used], 1)
-        part = subset(cameras, used)
-        points = rig.triangulate(part, torch.from_numpy(pixels), steps=1)
-        gap = rig.project(part, points[:, None])[:, :, 0].numpy() - pixels
-        point[rows] = points.numpy()
+        part = cameras.only(used)
+        points = triangulate(part, pixels, steps=1)
+        gap = project(part, points) - pixels
+        point[rows] = points
         residual[rows] = np.sqrt((gap**2).sum(-1).mean(-1))
     return point, residual
-
-
-def subset(cameras: rig.Cameras, used: NDArray[np.int64]) -> rig.Cameras:
-    """Some cameras of a rig."""
-    index = torch.from_numpy(np.asarray(used, np.int64))
-    return rig.Cameras(
-        focal=cameras.focal[:, index],
-        centre=cameras.centre[:, index],
-        distortion=cameras.distortion[:, index],
-        rotation=cameras.rotation[:, index],
-        translation=cameras.translation[:, index],
-        shift_basis=cameras.shift_basis[index],
-    )
 
 
 def another(places: Places, chosen: Found, second: float) -> bool:

@@ -7,10 +7,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from midline3d import cameras as rig
 from midline3d.recording.background.light import Field
 from midline3d.recording.background.samples import Samples
 from midline3d.recording.locating.places import (
@@ -24,6 +22,7 @@ from midline3d.recording.locating.places import (
     combine,
     noise_of,
 )
+from midline3d.recording.pinholes import Pinholes, project
 from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 
@@ -87,7 +86,7 @@ class Sighting:
 
 
 def decide(
-    fields: list[list[Field]], samples: Samples, cameras: rig.Cameras, factor: int, settings: LocatingSettings
+    fields: list[list[Field]], samples: Samples, cameras: Pinholes, factor: int, settings: LocatingSettings
 ) -> Sighting:
     """The worm's place in each sample, first with its mass unknown, then known."""
     seen = side_by_side(
@@ -129,13 +128,13 @@ def _usual(sight: Sighting) -> Sighting:
     return replace(sight, mass=np.array(mass, np.float64), peak=np.array(peak, np.float64))
 
 
-def extent_of(cameras: rig.Cameras, sight: Sighting) -> float:
+def extent_of(cameras: Pinholes, sight: Sighting) -> float:
     """px: how far the worm reaches from its projected centre, in nearly all samples and all views."""
     reach = []
     for views, place in zip(sight.seen, sight.found, strict=True):
         if not place.found:
             continue
-        centre = rig.project(cameras, torch.from_numpy(place.point)[None, None])[0, :, 0].numpy()
+        centre = project(cameras, place.point[None])[0]
         for view, choice in enumerate(place.choice):
             if choice != ABSENT:
                 box = views[view].box[choice]

@@ -28,6 +28,7 @@ from midline3d.recording.background.static import LIGHT
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import Found, noise_of
 from midline3d.recording.locating.sighting import decide, extent_of, ghost_of, heaviest, masks_of
+from midline3d.recording.pinholes import Pinholes
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -89,15 +90,16 @@ def survey(
     around = range(max(0, frames.start - settings.block // 2), min(recording.count, frames.stop + settings.block // 2))
     edges = np.linspace(around.start, around.stop, max(1, round(len(around) / settings.block)) + 1).astype(int)
     tones: tuple[Tone, ...] = ()
+    pinholes = Pinholes.of(cameras)
     stretches, looked, moments = [], [], []
     pictures = [Shelf(folder, view.name, len(edges) - 1, view.source.size) for view in recording.views]
     for number, (start, stop) in enumerate(pairwise(edges.tolist())):
         samples = take_samples(recording, start, stop, factor, settings)
         tones = tones or _tones(recording, samples, factor)
         given = _given(recording, samples, tones, factor)
-        stretch = _survey_stretch(samples, tones, given, cameras, factor, settings)
+        stretch = _survey_stretch(samples, tones, given, pinholes, factor, settings)
         if recording.background != "none" and any(own is not None for own in given):
-            stretch = _without_ghost(stretch, samples, tones, cameras, factor, settings)
+            stretch = _without_ghost(stretch, samples, tones, pinholes, factor, settings)
         for shelf, background in zip(pictures, stretch.backgrounds, strict=True):
             shelf.put(number, background)
         stretches.append(replace(stretch, backgrounds=[]))
@@ -184,7 +186,7 @@ def _without_ghost(
     stretch: _Stretch,
     samples: Samples,
     tones: tuple[Tone, ...],
-    cameras: rig.Cameras,
+    cameras: Pinholes,
     factor: int,
     settings: LocatingSettings,
 ) -> _Stretch:
@@ -204,7 +206,7 @@ def _survey_stretch(
     samples: Samples,
     tones: tuple[Tone, ...],
     given: list[Any],
-    cameras: rig.Cameras,
+    cameras: Pinholes,
     factor: int,
     settings: LocatingSettings,
 ) -> _Stretch:
