@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,32 +12,35 @@ from numpy.typing import NDArray
 
 from midline3d.processors import cores
 from midline3d.recording.background.light import Field
-from midline3d.recording.background.signal import as_bytes, signal
-from midline3d.recording.crops import LOCATIONS, Begun, CropWriter, cut, inside, origins
+from midline3d.recording.crops import BEGUN, LOCATIONS, Begun, CropWriter, origins
+from midline3d.recording.cutting import Crops, Cutter
 from midline3d.recording.description import Recording
-from midline3d.recording.locating.locator import Locator, Sight, crop_behind, reach_of, sharpness
+from midline3d.recording.locating.locator import Locator, Sight, reach_of
 from midline3d.recording.locating.places import ABSENT, Decider, Found
 from midline3d.recording.sources import Picture, in_order, synchronised
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
-FAINT = 128.0
-"""A worm whose usual peak is below this is amplified to it, so that 8 bits do not lose it."""
-MOST_GAIN = 16.0
-"""Largest amplification: a worm fainter than that is noise."""
 QUIET = 20
 """Frames, spread over the recording, that tell the noise beside the worm."""
 SAVED = 250
 """Frames after which what was done is saved: some 15 s of work at 2048 px."""
 
 
-def _whole(decoded: Iterator[tuple[int, list[Picture | None]]], views: int) -> Iterator[tuple[int, list[Picture]]]:
-    """The frames that every camera has a picture of."""
-    for frame, pictures in decoded:
-        whole = [picture for picture in pictures if picture is not None and picture.any()]
-        if len(whole) == views:
-            yield frame, whole
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A frame whose crops' place is known, or known not to be."""
+
+    sight: Sight
+    location: str
+    """One of `LOCATIONS`."""
+    corner: NDArray[np.int64] | None
+    """(camera, 2) px of the crops' first pixels; None where nothing says where to cut."""
+    centre: Array
+    """(3,) mm: the worm's, NaN where it is not known."""
+    found: Found | None = None
+    """Where the worm was found in this very frame."""
 
 
 class CropPass:
@@ -46,68 +49,84 @@ class CropPass:
     def __init__(self, recording: Recording, locator: Locator, frames: range, folder: Path, begun: Begun) -> None:
         self.recording, self.locator, self.frames, self.folder = recording, locator, frames, folder
         self.begun, self.window, self.done = begun, begun.window, begun.done
-        self.gain = np.clip(FAINT / locator.survey.peak, 1, MOST_GAIN)
+        self.cutter = Cutter(locator.survey, begun.window)
         self.log = begun.log
+        if not begun.done:
+            (folder / BEGUN).unlink(missing_ok=True)  # it speaks of other crops than those that are cut now
         self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
-        self.waiting: deque[Sight] = deque()
-        self.undecided: list[Sight] = []
-        self.last: Array | None = None
         self.quiet: list[list[Field]] = [[values] for values in begun.quiet]
 
     def run(self, progress: Progress | None) -> None:
-        """Decode, locate, decide, cut."""
-        settings = self.locator.settings
-        views = self.recording.views
-        sources, offsets = [view.source for view in views], [view.offset for view in views]
-        decider: Decider | None = None
-        # What was begun is looked at some way back: by then the likeliest way through time is what it was.
-        start = self.frames.start + max(0, self.done - 2 * settings.lag)
-        before = start - 1
-        decoded = synchronised(sources, offsets, start, self.frames.stop)
-        for sight, places in in_order(lambda item: self.locator.see(*item), _whole(decoded, len(views)), 2 * cores()):
-            frame = sight.frame
-            if progress:
-                progress(max(frame - self.frames.start, self.begun.done), len(self.frames))
-            if decider is None:
-                size = sum(picture.nbytes for picture in sight.pictures)
-                lag = int(np.clip(settings.memory * 1e6 / size, 4, settings.lag))
-                decider = Decider(lag, settings, self.locator.step())
-            self.waiting.append(sight)
-            decision = decider.add(places, frame - before)
-            before = frame
-            if decision is not None:
-                self.decided(decision)
-        for decision in decider.finish() if decider else []:
-            self.decided(decision)
-        self.bridge(None)
-        self.writer.close()
+        """Decode, locate, decide, cut. What was begun is looked at some way back: by then the likeliest way through
+        time is what it was."""
+        start = self.frames.start + max(0, self.done - 2 * self.locator.settings.lag)
+        self._write(_Decisions(self).placed(self._pictures(start, progress)))
         if progress:
             progress(len(self.frames), len(self.frames))
 
-    def decided(self, decision: Found) -> None:
-        """A frame's place is known, or known not to be."""
-        sight = self.waiting.popleft()
-        place = sight.frame - self.frames.start
-        if place < self.begun.done:
-            self.last = decision.point if decision.found else self.last
-            return
-        self.log.light[place] = sight.light
-        self.log.registration[place] = sight.registration
-        if not decision.found:
-            self.undecided.append(sight)
-            if len(self.undecided) > self.locator.settings.lag // 2:
-                self.bridge(None)
-            return
-        self.bridge(decision.point)
-        self.log.residual[place] = decision.residual
-        self.log.seen[place] = decision.choice != ABSENT
-        self.log.reach[place] = reach_of(self.locator.pinholes, sight.seen, decision)
-        self.write(sight, decision.point, "located")
-        self.last = decision.point
-        if place + 1 - self.done >= SAVED:
-            self.save(place + 1)
+    def run_wider(self, narrow: int, progress: Progress | None) -> None:
+        """Cut windows that are wider than the `narrow` px of those that all frames of the log were cut in.
 
-    def save(self, done: int) -> None:
+        What was seen does not depend on the window: the frames are decoded again, but nothing is located.
+        """
+        self._write(self._placed_again((self.window - narrow) // 2, progress))
+        if progress:
+            progress(len(self.frames), len(self.frames))
+
+    def _pictures(self, start: int, progress: Progress | None) -> Iterator[tuple[int, list[Picture]]]:
+        """The frames from `start` on that every camera has a picture of."""
+        views = self.recording.views
+        sources, offsets = [view.source for view in views], [view.offset for view in views]
+        for frame, pictures in synchronised(sources, offsets, start, self.frames.stop):
+            if progress:
+                progress(max(frame - self.frames.start, self.begun.done), len(self.frames))
+            whole = [picture for picture in pictures if picture is not None and picture.any()]
+            if len(whole) == len(views):
+                yield frame, whole
+
+    def _placed_again(self, wider: int, progress: Progress | None) -> Iterator[Placed]:
+        """The frames of the log, to be cut so many px farther on every side."""
+        log = self.log
+        for frame, pictures in self._pictures(self.frames.start, progress):
+            place = frame - self.frames.start
+            sight = Sight(frame, pictures, log.light[place].tolist(), list(log.registration[place]), [])
+            known = np.isfinite(log.sharpness[place]).all()
+            corner = log.origin[place].astype(np.int64) - wider if known else None
+            yield Placed(sight, LOCATIONS[log.location[place]], corner, log.centre[place])
+
+    def _write(self, placed: Iterator[Placed]) -> None:
+        """Cut and keep the frames, several at once, in their order."""
+        for one, crops in in_order(self._cut, placed, 2 * cores()):
+            self._keep(one, crops)
+            place = one.sight.frame - self.frames.start
+            if one.location == "located" and place + 1 - self.done >= SAVED:
+                self._save(place + 1)
+        self.writer.close()
+
+    def _cut(self, placed: Placed) -> tuple[Placed, Crops | None]:
+        if placed.corner is None:
+            return placed, None
+        place = placed.sight.frame - self.frames.start
+        beside = place % max(1, len(self.frames) // QUIET) == 0
+        return placed, self.cutter.crops(placed.sight, placed.corner, beside)
+
+    def _keep(self, placed: Placed, crops: Crops | None) -> None:
+        """One frame's crops to the disk, and what is known of it into the log."""
+        sight, log = placed.sight, self.log
+        place = sight.frame - self.frames.start
+        log.location[place] = LOCATIONS.index(placed.location)
+        log.light[place], log.registration[place], log.centre[place] = sight.light, sight.registration, placed.centre
+        if placed.found is not None:
+            log.residual[place], log.seen[place] = placed.found.residual, placed.found.choice != ABSENT
+            log.reach[place] = reach_of(self.locator.pinholes, sight.seen, placed.found)
+        if crops is None:
+            return
+        log.origin[place], log.sharpness[place] = placed.corner, crops.sharpness
+        self.writer.write(place, crops.images)
+        for kept, values in zip(self.quiet, crops.beside, strict=False):  # most frames have none
+            kept.append(values)
+
+    def _save(self, done: int) -> None:
         """What is decided so far survives whatever happens to the run."""
         self.writer.settle()
         self.done = done
@@ -117,37 +136,61 @@ class CropPass:
         """Per camera, signal beside the worm, from frames spread over the recording."""
         return [np.concatenate(values) for values in self.quiet]
 
-    def bridge(self, point: Array | None) -> None:
-        """Cut the frames in which the worm was not found: on a straight way if it was found before and after."""
-        number = len(self.undecided)
-        for index, sight in enumerate(self.undecided):
+
+class _Decisions:
+    """Where each frame is to be cut, once the frames after it have decided that."""
+
+    def __init__(self, work: CropPass) -> None:
+        self.locator, self.window = work.locator, work.window
+        self.first = work.frames.start + work.begun.done
+        """The first frame that is not written yet."""
+        self.waiting: deque[Sight] = deque()
+        self.undecided: list[Sight] = []
+        self.last: Array | None = None
+
+    def placed(self, pictures: Iterator[tuple[int, list[Picture]]]) -> Iterator[Placed]:
+        """Every frame not written yet that can be read, in order."""
+        settings, decider, before = self.locator.settings, None, 0
+        for sight, places in in_order(lambda item: self.locator.see(*item), pictures, 2 * cores()):
+            if decider is None:
+                size = sum(picture.nbytes for picture in sight.pictures)
+                lag = int(np.clip(settings.memory * 1e6 / size, 4, settings.lag))
+                decider = Decider(lag, settings, self.locator.step())
+            self.waiting.append(sight)
+            decision = decider.add(places, sight.frame - before)
+            before = sight.frame
+            if decision is not None:
+                yield from self._decided(decision)
+        for decision in decider.finish() if decider else []:
+            yield from self._decided(decision)
+        yield from self._bridged(None)
+
+    def _decided(self, decision: Found) -> Iterator[Placed]:
+        """The frames that are known by the decision on the one that waits longest."""
+        sight = self.waiting.popleft()
+        if sight.frame < self.first:
+            self.last = decision.point if decision.found else self.last
+        elif decision.found:
+            yield from self._bridged(decision.point)
+            yield self._at(sight, decision.point, "located", decision)
+            self.last = decision.point
+        else:
+            self.undecided.append(sight)
+            if len(self.undecided) > self.locator.settings.lag // 2:
+                yield from self._bridged(None)
+
+    def _bridged(self, point: Array | None) -> Iterator[Placed]:
+        """The frames in which the worm was not found: on a straight way if it was found before and after."""
+        undecided, self.undecided = self.undecided, []
+        for index, sight in enumerate(undecided):
             if point is not None and self.last is not None:
-                share = (index + 1) / (number + 1)
-                self.write(sight, (1 - share) * self.last + share * point, "interpolated")
+                share = (index + 1) / (len(undecided) + 1)
+                yield self._at(sight, (1 - share) * self.last + share * point, "interpolated")
             else:
-                self.write(sight, self.last if self.last is not None else point, "not located")
-        self.undecided = []
+                yield self._at(sight, self.last if self.last is not None else point, "not located")
 
-    def write(self, sight: Sight, centre: Array | None, location: str) -> None:
-        """Cut one frame's crops around a point."""
-        place = sight.frame - self.frames.start
-        self.log.location[place] = LOCATIONS.index(location)
-        if centre is None:
-            return
-        corner = origins(self.locator.pinholes, centre, self.window)
-        self.log.origin[place] = corner
-        if location != "not located":
-            self.log.centre[place] = centre
-        fields = [self.crop(sight, view, corner[view]) for view in range(len(sight.pictures))]
-        self.log.sharpness[place] = [sharpness(values) for values in fields]
-        self.writer.write(place, np.stack([as_bytes(*one) for one in zip(fields, self.gain, strict=True)]))
-        if place % max(1, len(self.frames) // QUIET) == 0:
-            for kept, values, gain in zip(self.quiet, fields, self.gain, strict=True):
-                kept.append(values[::2, ::2].ravel() * np.float32(gain))
-
-    def crop(self, sight: Sight, view: int, corner: NDArray[np.int64]) -> Field:
-        """The signal in one view's window, 0 beyond the picture's border."""
-        picture, survey = sight.pictures[view], self.locator.survey
-        behind = crop_behind(survey.backgrounds[view], sight.frame, corner, self.window, sight.registration[view])
-        values = signal(cut(picture, corner, self.window), behind, survey.tones[view], sight.light[view])
-        return values * inside(picture.shape, corner, self.window)
+    def _at(self, sight: Sight, point: Array | None, location: str, found: Found | None = None) -> Placed:
+        """A frame to be cut around a point, if there is one."""
+        corner = None if point is None else origins(self.locator.pinholes, point, self.window)
+        centre = np.full(3, np.nan) if point is None or location == "not located" else point
+        return Placed(sight, location, corner, centre, found)

@@ -178,10 +178,10 @@ def _scale(cameras: rig.Cameras, centre: Array) -> float:
     return float(rig.scale(cameras, torch.from_numpy(centre)[None, None]).mean())
 
 
-def _nothing(fingerprint: str, recording: Recording, frames: range, window: int = 0) -> Begun:
+def _nothing(fingerprint: str, recording: Recording, frames: range) -> Begun:
     """Where a preparation starts that was not begun before."""
     count = len(recording.views)
-    return Begun(fingerprint, window, 0, Log.blank(len(frames), count), [np.zeros(0, np.float32)] * count)
+    return Begun(fingerprint, 0, 0, Log.blank(len(frames), count), [np.zeros(0, np.float32)] * count)
 
 
 def _tracked(
@@ -192,7 +192,7 @@ def _tracked(
     begun: Begun,
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """Survey, then a pass over all frames; a second one where the worm turns out to be longer than it seemed."""
+    """Survey, then a pass over all frames; crops are cut again where the worm turns out to be longer than it seemed."""
     if progress:
         progress(begun.done, len(frames))
     cameras = recording.calibration.to_cameras()
@@ -204,19 +204,20 @@ def _tracked(
     locator = Locator(cameras, first_look, settings)
     window = begun.window or window_for(recording, first_look.extent, settings)
     begun = replace(begun, window=window)
-    while True:
-        demand(folder, _bytes(recording, frames[begun.done :], window), "the crops")
-        work = CropPass(recording, locator, frames, folder, begun)
-        work.run(progress)
-        reach = work.log.reach[np.isfinite(work.log.reach)]
-        longest = float(np.quantile(reach, LONGEST)) if reach.size else 0.0
-        if 2 * longest + TOUCHING <= window or window_for(recording, longest, settings) <= window:
-            break
-        window = window_for(recording, longest, settings)
-        begun = _nothing(begun.fingerprint, recording, frames, window)
+    demand(folder, _bytes(recording, frames[begun.done :], window), "the crops")
+    work = CropPass(recording, locator, frames, folder, begun)
+    work.run(progress)
+    reach = work.log.reach[np.isfinite(work.log.reach)]
+    longest = float(np.quantile(reach, LONGEST)) if reach.size else 0.0
+    wider = window_for(recording, longest, settings)
+    if 2 * longest + TOUCHING > window and wider > window:
+        demand(folder, _bytes(recording, frames, wider), "the crops")
+        quiet = [np.zeros(0, np.float32)] * len(recording.views)
+        work = CropPass(recording, locator, frames, folder, replace(begun, window=wider, done=0, quiet=quiet))
+        work.run_wider(window, progress)
     _save_log(folder, work.log)
     noise, offset = zip(*(_noise(values if values.size else np.zeros(1)) for values in work.beside()), strict=True)
-    return _facts(window, locator.scale(), noise, offset, work.gain, first_look.tones[0].side)
+    return _facts(work.window, locator.scale(), noise, offset, work.cutter.gain, first_look.tones[0].side)
 
 
 def _bytes(recording: Recording, frames: range, window: int) -> int:

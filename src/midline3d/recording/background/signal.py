@@ -68,6 +68,6 @@ def white(pictures: list[Picture]) -> float:
     return float(next(limit for limit in (255, 1023, 4095, 16383, 65535) if top <= limit))
 
 
-def as_bytes(values: Field, gain: float) -> NDArray[np.uint8]:
-    """Signal as stored: amplified where the worm is faint, negative noise cut at 0."""
-    return np.clip(np.rint(values * np.float32(gain)), 0, 255).astype(np.uint8)
+def as_bytes(values: Field) -> NDArray[np.uint8]:
+    """Signal as stored: rounded, negative noise cut at 0."""
+    return np.clip(np.rint(values), 0, 255).astype(np.uint8)
