@@ -6,15 +6,21 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
+import torch
 from drawn import SIZE, DrawnRecording, centre, midline, rig, write
 
+from midline3d import cameras as torch_cameras
 from midline3d.calibration import Calibration, make_camera
+from midline3d.cameras import Cameras
 from midline3d.errors import InputError
 from midline3d.recording import load_recording, prepare
 from midline3d.recording.background.light import Background, fill, light_field, masked_median, sorted_stack
+from midline3d.recording.background.ranks import median, quantile_of
 from midline3d.recording.background.registration import registration_of, texture_of, translated
 from midline3d.recording.locating.locator import Locator
 from midline3d.recording.locating.places import ABSENT, Decider, Expected, Places, candidates, combine
+from midline3d.recording.pinholes import Pinholes, project, triangulate
+from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 
 SETTINGS = LocatingSettings(background_frames=13)  # half the default's: quick
@@ -40,8 +46,8 @@ def test_sorting_network_and_masked_median(number):
     np.testing.assert_array_equal(sorted_stack(stack), np.sort(stack, 0))
     covered = rng.random(stack.shape) < 0.4
     covered[0] = False
-    median, count = masked_median(stack, covered)
-    np.testing.assert_array_equal(median, np.ma.median(np.ma.array(stack.astype(float), mask=covered), axis=0))
+    middle, count = masked_median(stack, covered)
+    np.testing.assert_array_equal(middle, np.ma.median(np.ma.array(stack.astype(float), mask=covered), axis=0))
     np.testing.assert_array_equal(count, number - covered.sum(0))
 
 
@@ -67,7 +73,7 @@ def test_a_frame_has_the_same_background_whichever_was_seen_before():
     survey = SimpleNamespace(backgrounds=[background], factor=2)
 
     def behind(order):
-        locator = Locator(None, survey, SETTINGS)
+        locator = Locator(rig().to_cameras(), survey, SETTINGS)
         return {frame: locator._behind(0, frame)[0] for frame in order}
 
     forwards, backwards = behind(range(20)), behind(range(19, 6, -1))
@@ -169,7 +175,7 @@ def test_frames_without_a_place_are_not_found():
 
 
 def test_views_may_be_off_by_fifteen_pixels_or_miss_the_worm():
-    cameras = rig().to_cameras()
+    pinholes = Pinholes.of(rig().to_cameras())
     field = np.random.default_rng(0).normal(0, 0.5, (SIZE, SIZE)).astype(np.float32)
     views = []
     for shift in (0, 12, 0):
@@ -178,12 +184,64 @@ def test_views_may_be_off_by_fifteen_pixels_or_miss_the_worm():
         cv2.circle(shown, (40, 200), 3, 120.0, -1)
         views.append(candidates(shown, 1, SETTINGS))
     mass = np.full(3, views[0].mass[0])
-    best = combine(cameras, views, Expected(mass, certain=False), SETTINGS)
+    best = combine(pinholes, views, Expected(mass, certain=False), SETTINGS)
     assert best.choice[0].tolist() == [0, 0, 0]
     assert np.linalg.norm(best.point[0]) < 0.2
     nothing = candidates(field, 1, SETTINGS)
-    partial = combine(cameras, [views[0], nothing, views[2]], Expected(mass), SETTINGS)
+    partial = combine(pinholes, [views[0], nothing, views[2]], Expected(mass), SETTINGS)
     assert partial.choice[0].tolist() == [0, ABSENT, 0]
+
+
+@pytest.mark.parametrize("used", [[0, 1, 2], [0, 2]])
+def test_plain_cameras_see_what_the_rig_sees(used):
+    """Projections to 1e-9 px and points to 1e-12 mm, with a distortion of some px at the corners."""
+    rng = np.random.default_rng(4)
+    lenses = [
+        replace(camera, distortions=np.append(rng.normal(0, scale), rng.normal(0, 0.2, 4)))
+        for camera, scale in zip(rig().cameras, (1500, 500, 0), strict=True)
+    ]
+    cameras = Calibration(tuple(lenses)).to_cameras()
+    index = torch.tensor(used)
+    part = Cameras(*(values[:, index] for values in list(vars(cameras).values())[:5]), cameras.shift_basis[index])
+    pinholes = Pinholes.of(cameras).only(np.array(used))
+    points = rng.normal(0, 0.5, (40, 3))
+    pixels = torch_cameras.project(part, torch.from_numpy(points)[None])[0].transpose(0, 1).numpy()
+    np.testing.assert_allclose(project(pinholes, points), pixels, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(triangulate(pinholes, pixels), points, rtol=0, atol=1e-11)
+    pixels = pixels + rng.normal(0, 8, pixels.shape)
+    for steps in (1, 4):
+        expected = torch_cameras.triangulate(part, torch.from_numpy(pixels), steps).numpy()
+        np.testing.assert_allclose(triangulate(pinholes, pixels, steps), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 10, 1931])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_ranks_are_those_of_numpy(number, kind):
+    values = np.random.default_rng(number).normal(100, 30, number).astype(kind)
+    assert median(values) == np.median(values) and median(values).dtype == kind
+    for share in (0.0, 0.5, 0.9, 1.0):
+        assert quantile_of(np.sort(values), share) == np.quantile(values, [share])[0]
+
+
+def test_a_thing_is_as_slender_as_among_all_others():
+    """Its width is measured in its own box: what lies around must not matter, nor a border that cuts it."""
+    field = np.random.default_rng(0).normal(0, 0.5, (SIZE, SIZE)).astype(np.float32)
+    cv2.ellipse(field, (120, 120), (60, 9), 30, 0, 360, 120.0, -1)
+    alone = candidates(field, 1, SETTINGS)
+    cv2.circle(field, (120, 175), 12, 120.0, -1)
+    cv2.circle(field, (0, 20), 15, 120.0, -1)
+    among = candidates(field, 1, SETTINGS)
+    assert len(alone) == 1 and len(among) == 3
+    assert among.slender[0] == pytest.approx(alone.slender[0], rel=0.02)
+    depth = cv2.distanceTransform(np.isin(among.label, among.name).astype(np.uint8), cv2.DIST_L2, 3)
+    for thing, slender in enumerate(among.slender):
+        area, widest = among.pixels(thing).sum(), 2 * depth[among.pixels(thing)].max() - 1
+        assert slender == pytest.approx(area / widest**2, rel=0.1)
+
+
+def test_pictures_worked_on_within_a_picture_do_not_wait_for_each_other():
+    sums = side_by_side(lambda start: sum(side_by_side(lambda more: start + more, range(3))), range(40))
+    assert sums == [3 * start + 3 for start in range(40)]
 
 
 # --- whole recordings -----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Recordings: what recording.toml may say, every kind of source, and crops that are prepared once."""
 
 import dataclasses
+import importlib
 from fractions import Fraction
 
 import av
@@ -17,9 +18,12 @@ from midline3d.errors import InputError
 from midline3d.recording import crop_pass, load_recording, prepare
 from midline3d.recording.crops import BEGUN, MANIFEST, Begun, Log
 from midline3d.recording.description import load_description
+from midline3d.recording.locating.locator import Locator
+from midline3d.recording.locating.survey import survey
 from midline3d.recording.sources import ahead, open_source
 from midline3d.settings import LocatingSettings, Settings, load_settings
 
+PREPARE = importlib.import_module("midline3d.recording.prepare")  # the package has a function of this name
 QUICK = LocatingSettings(background_frames=13)
 STEPS = np.stack([np.full((32, 48), 20 * index, np.uint8) for index in range(12)])
 """Twelve frames whose grey value tells which they are."""
@@ -323,28 +327,61 @@ def test_what_was_interrupted_or_made_for_other_settings_is_made_again(tmp_path)
     assert calls.pop() == (5, 5)
 
 
+def stopping_at(frame, times=1):
+    """A progress that is interrupted when so many frames are done for the so-manieth time."""
+    left = [times]
+
+    def stop(done, total):
+        left[0] -= done == frame
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def assert_same_crops(one, other):
+    np.testing.assert_array_equal(
+        np.stack([frame.images for frame in one]), np.stack([frame.images for frame in other])
+    )
+    for name, values in vars(one.log).items():
+        np.testing.assert_array_equal(values, getattr(other.log, name), err_msg=name)
+    np.testing.assert_array_equal(one.noise, other.noise)
+    assert one.window == other.window
+
+
 def test_what_was_interrupted_goes_on(tmp_path, drawn, monkeypatch):
     monkeypatch.setattr(crop_pass, "SAVED", 5)
     recording, chosen = load_recording(drawn), LocatingSettings(background_frames=13, lag=4)
     whole = prepare(recording, chosen, tmp_path / "whole")
-    calls = []
-
-    def stop(done, total):
-        calls.append(done)
-        if done == 20:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        prepare(recording, chosen, tmp_path / "half", progress=stop)
-    calls.clear()
+        prepare(recording, chosen, tmp_path / "half", progress=stopping_at(18))
+    calls = []
     half = prepare(recording, chosen, tmp_path / "half", progress=lambda done, total: calls.append(done))
-    # 15 were saved: from some way before on the frames are looked at again, and only those after are cut again.
-    assert calls == [15, *(max(15, frame) for frame in range(15 - 2 * 4, 24)), 24]
-    for one, other in zip(whole, half, strict=True):
-        np.testing.assert_array_equal(one.images, other.images)
-        np.testing.assert_allclose(one.centre, other.centre, rtol=1e-12)
-    assert half.noise == pytest.approx(whole.noise)
+    assert calls == [15, *range(15, 24), 24]  # 15 were saved, and only those after are cut again
+    assert_same_crops(whole, half)
     assert not (tmp_path / "half" / BEGUN).exists()
+
+
+def test_a_worm_that_turns_out_longer_is_cut_again_but_not_located_again(tmp_path, drawn, monkeypatch):
+    """The first look is made to take it for half as long; interrupted at any moment all comes out the same."""
+    monkeypatch.setattr(crop_pass, "SAVED", 5)
+    recording, chosen, seen = load_recording(drawn), LocatingSettings(background_frames=13, lag=4), []
+    expected = prepare(recording, chosen, tmp_path / "right")
+
+    def short_sighted(*arguments):
+        found = survey(*arguments)
+        return dataclasses.replace(found, extent=found.extent / 2)
+
+    monkeypatch.setattr(PREPARE, "survey", short_sighted)
+    see = Locator.see
+    monkeypatch.setattr(Locator, "see", lambda self, *frame: seen.append(frame[0]) or see(self, *frame))
+    again = prepare(recording, chosen, tmp_path / "again")
+    assert sorted(seen) == list(range(24))
+    assert_same_crops(expected, again)
+    for stop in (stopping_at(17), stopping_at(3), stopping_at(17, times=2)):
+        with pytest.raises(KeyboardInterrupt):
+            prepare(recording, chosen, tmp_path / "half", progress=stop)
+    assert_same_crops(expected, prepare(recording, chosen, tmp_path / "half"))
 
 
 def test_a_begun_preparation_that_does_not_fit_is_begun_again(tmp_path):

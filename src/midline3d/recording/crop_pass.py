@@ -60,48 +60,46 @@ class CropPass:
         """Decode, locate, decide, cut. What was begun is looked at some way back: by then the likeliest way through
         time is what it was."""
         start = self.frames.start + max(0, self.done - 2 * self.locator.settings.lag)
-        self._write(_Decisions(self).placed(self._pictures(start, progress)))
-        if progress:
-            progress(len(self.frames), len(self.frames))
+        self._write(_Decisions(self).placed(self._pictures(start)), progress)
 
     def run_wider(self, narrow: int, progress: Progress | None) -> None:
         """Cut windows that are wider than the `narrow` px of those that all frames of the log were cut in.
 
         What was seen does not depend on the window: the frames are decoded again, but nothing is located.
         """
-        self._write(self._placed_again((self.window - narrow) // 2, progress))
-        if progress:
-            progress(len(self.frames), len(self.frames))
+        self._write(self._placed_again((self.window - narrow) // 2), progress)
 
-    def _pictures(self, start: int, progress: Progress | None) -> Iterator[tuple[int, list[Picture]]]:
+    def _pictures(self, start: int) -> Iterator[tuple[int, list[Picture]]]:
         """The frames from `start` on that every camera has a picture of."""
         views = self.recording.views
         sources, offsets = [view.source for view in views], [view.offset for view in views]
         for frame, pictures in synchronised(sources, offsets, start, self.frames.stop):
-            if progress:
-                progress(max(frame - self.frames.start, self.begun.done), len(self.frames))
             whole = [picture for picture in pictures if picture is not None and picture.any()]
             if len(whole) == len(views):
                 yield frame, whole
 
-    def _placed_again(self, wider: int, progress: Progress | None) -> Iterator[Placed]:
+    def _placed_again(self, wider: int) -> Iterator[Placed]:
         """The frames of the log, to be cut so many px farther on every side."""
         log = self.log
-        for frame, pictures in self._pictures(self.frames.start, progress):
+        for frame, pictures in self._pictures(self.frames.start):
             place = frame - self.frames.start
             sight = Sight(frame, pictures, log.light[place].tolist(), list(log.registration[place]), [])
             known = np.isfinite(log.sharpness[place]).all()
             corner = log.origin[place].astype(np.int64) - wider if known else None
             yield Placed(sight, LOCATIONS[log.location[place]], corner, log.centre[place])
 
-    def _write(self, placed: Iterator[Placed]) -> None:
-        """Cut and keep the frames, several at once, in their order."""
+    def _write(self, placed: Iterator[Placed], progress: Progress | None) -> None:
+        """Cut the frames, several at once, and keep them in their order."""
         for one, crops in in_order(self._cut, placed, 2 * cores()):
-            self._keep(one, crops)
             place = one.sight.frame - self.frames.start
+            if progress:
+                progress(place, len(self.frames))
+            self._keep(one, crops)
             if one.location == "located" and place + 1 - self.done >= SAVED:
                 self._save(place + 1)
         self.writer.close()
+        if progress:
+            progress(len(self.frames), len(self.frames))
 
     def _cut(self, placed: Placed) -> tuple[Placed, Crops | None]:
         if placed.corner is None:

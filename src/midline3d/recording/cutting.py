@@ -30,7 +30,7 @@ class Crops:
     sharpness: list[float]
     """Per camera, 1/px."""
     beside: list[Field]
-    """Per camera, every other pixel's signal, amplified but neither rounded nor cut at 0; nothing where not asked for."""
+    """Per camera, every other pixel's signal, amplified, neither rounded nor cut at 0; nothing where not asked for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """A rig's cameras in plain numbers, for the handful of points of a frame in which the worm is located.
 
 The same as `cameras`, without shifts and gradients. A frame has a hundred readings of a few points each: there torch's
-calls take ten times as long as the arithmetic, and hold Python's lock while they do. Everything goes element by element,
-so that a point's last bit depends on nothing but the point: neither on the others beside it nor on where they lie.
+calls take ten times as long as the arithmetic, and hold Python's lock while they do. Everything goes element by
+element, in one order, so that no last bit depends on where numbers lie in memory.
 """
 
 from __future__ import annotations

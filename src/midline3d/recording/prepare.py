@@ -37,7 +37,7 @@ from midline3d.recording.description import Recording
 from midline3d.recording.identity import inputs_of
 from midline3d.recording.locating.locator import Locator, window_for
 from midline3d.recording.locating.survey import survey
-from midline3d.recording.sources import Picture, synchronised
+from midline3d.recording.sources import Picture, one_thread_a_picture, synchronised
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def prepare(
     with guarded(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / MANIFEST).unlink(missing_ok=True)  # from here on until the end nothing in the folder counts
-    with room(folder, _bytes(recording, frames, 200)):
+    with room(folder, _bytes(recording, frames, 200)), one_thread_a_picture():
         if recording.centre == "fixed":
             facts = _fixed(recording, frames, folder, progress)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ DETAIL = 256
 """px of the shorter side at which light is smoothed: nothing finer than that is light."""
 WIDENED = (1, 3, 9)
 """Times its reach from which unknown pixels are filled, one after another: a large hole's middle has nothing near."""
+SORTED = 8192
+"""Pixels of a stack sorted at once: all layers of so many lie in a core's own memory."""
 RELIT = 0.25
 """Of the picture's shorter side: the width over which a change of the light is smooth, and no animal is."""
 
@@ -109,9 +112,26 @@ def masked_median(stack: NDArray, covered: NDArray[np.bool_] | None = None) -> t
 
 
 def sorted_stack(stack: NDArray) -> NDArray:
-    """The stack sorted along its first axis by Batcher's network: whole-picture minima and maxima, which vectorise."""
-    rows = [layer.copy() for layer in stack]
-    number = len(rows)
+    """The stack sorted along its first axis by Batcher's network: minima and maxima of many pixels, which vectorise."""
+    layers = stack.reshape(len(stack), -1)
+    result = np.empty_like(layers)
+    for start in range(0, layers.shape[1], SORTED):
+        part = slice(start, start + SORTED)
+        rows = list(layers[:, part].copy())
+        spare = np.empty_like(rows[0])
+        for low, high in _comparators(len(rows)):
+            np.minimum(rows[low], rows[high], out=spare)
+            np.maximum(rows[low], rows[high], out=rows[high])
+            rows[low], spare = spare, rows[low]
+        for place, row in enumerate(rows):
+            result[place, part] = row
+    return result.reshape(stack.shape)
+
+
+@cache
+def _comparators(number: int) -> tuple[tuple[int, int], ...]:
+    """Pairs of places that are put in order one after the other, after which all are: Batcher's odd-even merge sort."""
+    pairs = []
     width = 1
     while width < number:
         step = width
@@ -119,12 +139,10 @@ def sorted_stack(stack: NDArray) -> NDArray:
             for start in range(step % width, number - step, 2 * step):
                 for place in range(start, min(start + step, number - step)):
                     if place // (2 * width) == (place + step) // (2 * width):
-                        low = np.minimum(rows[place], rows[place + step])
-                        np.maximum(rows[place], rows[place + step], out=rows[place + step])
-                        rows[place] = low
+                        pairs.append((place, place + step))
             step //= 2
         width *= 2
-    return np.stack(rows)
+    return tuple(pairs)
 
 
 def light_field(picture: Field, share: float) -> Field:

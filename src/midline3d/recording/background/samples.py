@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 from midline3d.errors import InputError
 from midline3d.recording.background.light import Field, light_field, masked_median, shrink
 from midline3d.recording.background.registration import THINGS, Texture, registration_of, texture_of, translated
-from midline3d.recording.background.signal import Tone, signal
+from midline3d.recording.background.signal import Tone, brightness, signal
 from midline3d.recording.background.static import (
     LIGHT,
     SEEN,
-    beside_worm,
-    even_light,
-    heaviest,
+    BesideWorm,
     standing,
-    without_heavy,
 )
 from midline3d.recording.description import Recording, View
 from midline3d.recording.sources import Picture, side_by_side
@@ -144,24 +141,30 @@ class SampledView:
     def moving(self) -> list[Field]:
         """Signals against the light without what stands still, for a first look at where the worm is."""
         self._steady(texture_of(masked_median(self.raw)[0], THINGS))
-        fields, things = standing(self.stack, light_field(masked_median(self.stack)[0], LIGHT), self.tone)
-        self.heaviest = heaviest(things, fields)
-        return [np.where(things, 0, field) for field in fields]
+        still = standing(self.stack, light_field(masked_median(self.stack)[0], LIGHT), self.tone)
+        self.heaviest = still.heaviest()
+        return [np.where(still.things, 0, field) for field in still.fields]
 
     def against_light(self) -> list[Field]:
         """Signals against the light, whatever stands still included."""
         light = light_field(masked_median(self.stack)[0], LIGHT)
         return [signal(picture, light, self.tone) for picture in self.stack]
 
-    def without_worm(self, masks: NDArray[np.bool_], mass: float) -> Field:
+    def against_background(self, masks: NDArray[np.bool_], mass: float) -> list[Field]:
+        """Signals against the background as far as these masks of the worm, and its mass, tell it."""
+        behind = self._without_worm(masks, mass)
+        return [signal(one, behind, self.tone, brightness(one, behind, self.tone)) for one in self.stack]
+
+    def _without_worm(self, masks: NDArray[np.bool_], mass: float) -> Field:
         """The shrunken background as far as these masks of the worm tell it."""
         if not self.steadied:
             # Without the worm what is left can be trusted to be at rest, however few things there are.
-            self._steady(texture_of(beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)))
+            shaken = BesideWorm.of(self.stack, masks, self.reach)
+            self._steady(texture_of(shaken.background(self.dirt, self.tone)))
             self.steadied = True
-        fields, things = standing(self.stack, even_light(self.stack, masks, self.reach), self.tone)
-        self.dirt = without_heavy(things, fields, masks, mass)
-        return beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)
+        beside = BesideWorm.of(self.stack, masks, self.reach)
+        self.dirt = standing(self.stack, beside.light(), self.tone).without_heavy(masks, mass)
+        return beside.background(self.dirt, self.tone)
 
     def _steady(self, texture: Texture | None) -> None:
         """Bring the samples to lie on each other."""
@@ -172,7 +175,7 @@ class SampledView:
 
     def full_size(self, samples: Samples, view: int, masks: NDArray[np.bool_]) -> Field:
         """The background at full size, strip by strip so that memory stays small."""
-        small = beside_worm(self.stack, masks, self.dirt, self.reach, self.tone)
+        small = BesideWorm.of(self.stack, masks, self.reach).background(self.dirt, self.tone)
         if self.factor == 1:
             return small
         stack, light = samples.full[view], samples.light[view]

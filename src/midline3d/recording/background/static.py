@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,35 @@ BARE = 0.75
 """Quantile of the samples, by their light, that shows dirt as it is beside the worm."""
 
 
-def standing(stack: Field, light: Field, tone: Tone) -> tuple[Field, Mask]:
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """What stands still in a stack of samples, the worm left out."""
+
+    fields: Field
+    """(sample, height, width) smoothed signals against the light."""
+    usual: Field
+    """(height, width) their median."""
+    things: Mask
+    """(height, width)"""
+
+    def heaviest(self) -> float:
+        """Mass of the heaviest of the things, px^2 of these pictures."""
+        _, labels = cv2.connectedComponents(self.things.astype(np.uint8), connectivity=8)
+        density = density_of(self.usual[self.things])
+        return float(np.bincount(labels[self.things], density, 1).max())
+
+    def without_heavy(self, masks: NDArray[np.bool_], mass: float) -> Mask:
+        """The things less those that are as heavy as a good part of a worm where the worm always is: a worm at rest.
+
+        mass: the worm's usual one, px^2 of these pictures.
+        """
+        _, labels = cv2.connectedComponents(self.things.astype(np.uint8), connectivity=8)
+        inside = self.things & (masks.mean(0) > ALWAYS)
+        weight = np.bincount(labels[inside], density_of(self.usual[inside]), labels.max() + 1)
+        return self.things & (weight <= HEAVY * mass)[labels]
+
+
+def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     """Smoothed signals of the samples against the light, and the static things in them, without the worm.
 
     A worm's inside can be as still as dirt while it hardly leaves its place, but its own moving edges fence it in:
@@ -51,7 +81,8 @@ def standing(stack: Field, light: Field, tone: Tone) -> tuple[Field, Mask]:
     reached = cv2.dilate((labels == largest).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
     stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > max(STANDS[0] * noise, STANDS[1])
     things = stands & reached & (moving == 0)
-    return fields, _standing_free(things, (stands | (moving > 0)) & ~things)
+    usual = (ordered[(len(stack) - 1) // 2] + ordered[len(stack) // 2]) / 2
+    return Standing(fields, usual, _standing_free(things, (stands | (moving > 0)) & ~things))
 
 
 def _standing_free(things: Mask, worm: Mask) -> Mask:
@@ -67,43 +98,39 @@ def _standing_free(things: Mask, worm: Mask) -> Mask:
     return free[labels]
 
 
-def heaviest(things: Mask, fields: Field) -> float:
-    """Mass of the heaviest of some static things, px^2 of these pictures."""
-    _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
-    density = density_of(masked_median(fields)[0])
-    return float(np.bincount(labels[things], density[things], 1).max())
+@dataclass(frozen=True, eq=False)
+class BesideWorm:
+    """A registered stack of samples where the worm is not."""
 
+    stack: NDArray
+    """(sample, height, width)"""
+    field: Field
+    """(height, width) the median beside the worm."""
+    count: NDArray[np.int32]
+    """(height, width) samples that it is of."""
+    reach: float
+    """px over which the light around is averaged."""
 
-def without_heavy(things: Mask, fields: Field, masks: NDArray[np.bool_], mass: float) -> Mask:
-    """Static things less those that are as heavy as a good part of a worm where the worm always is: a worm at rest.
+    @staticmethod
+    def of(stack: NDArray, masks: NDArray[np.bool_], reach: float) -> BesideWorm:
+        """The samples beside these masks of the worm."""
+        return BesideWorm(stack, *masked_median(stack, masks), reach)
 
-    mass: the worm's usual one, px^2 of these pictures.
-    """
-    _, labels = cv2.connectedComponents(things.astype(np.uint8), connectivity=8)
-    inside = things & (masks.mean(0) > ALWAYS)
-    density = density_of(masked_median(fields)[0])
-    weight = np.bincount(labels[inside], density[inside], labels.max() + 1)
-    return things & (weight <= HEAVY * mass)[labels]
+    def background(self, dirt: Mask, tone: Tone) -> Field:
+        """The median beside the worm, and light filled in where that was never seen.
 
+        dirt: static things, kept as they are.
+        """
+        known = self.count >= min(SEEN, len(self.stack))
+        if known.all():
+            return self.field
+        spot = cv2.dilate(dirt.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
+        filled = fill(self.field, known & ~spot, self.reach)
+        # Dirt that the worm hardly ever leaves: as it was in the quarter of samples that show most light.
+        bare = np.quantile(self.stack[:, spot & ~known], BARE if tone.side == "dark" else 1 - BARE, axis=0)
+        filled[spot & ~known] = bare
+        return np.where(known, self.field, filled).astype(np.float32)
 
-def beside_worm(stack: NDArray, masks: NDArray[np.bool_], dirt: Mask, reach: float, tone: Tone) -> Field:
-    """Background of a registered stack: the median beside the worm, and light filled in where that was never seen.
-
-    dirt: static things, kept as they are. reach: px over which the light around is averaged.
-    """
-    field, count = masked_median(stack, masks)
-    known = count >= min(SEEN, len(stack))
-    if known.all():
-        return field
-    spot = cv2.dilate(dirt.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0
-    filled = fill(field, known & ~spot, reach)
-    # Dirt that the worm hardly ever leaves: as it was in the quarter of samples that show most light.
-    bare = np.quantile(stack[:, spot & ~known], BARE if tone.side == "dark" else 1 - BARE, axis=0)
-    filled[spot & ~known] = bare
-    return np.where(known, field, filled).astype(np.float32)
-
-
-def even_light(stack: NDArray[np.float32], masks: NDArray[np.bool_] | None, reach: float) -> Field:
-    """The smooth light of a stack of pictures."""
-    field, count = masked_median(stack, masks)
-    return light_field(fill(field, count > 0, reach), LIGHT)
+    def light(self) -> Field:
+        """The smooth light of the pictures."""
+        return light_field(fill(self.field, self.count > 0, self.reach), LIGHT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import cv2
 import numpy as np
@@ -152,15 +151,24 @@ def masks_of(sight: Sighting, view: int, grow: float, others: float) -> NDArray[
     for sample, place in enumerate(sight.found):
         seen = sight.seen[sample][view]
         heavy = [index for index, mass in enumerate(seen.mass) if mass > others * sight.mass[view]]
-        things = np.isin(seen.label, seen.name[heavy]).astype(np.uint8)
-        worm = seen.pixels(int(place.choice[view])).astype(np.uint8)
-        masks.append(np.maximum(cv2.dilate(worm, _disc(grow)), cv2.dilate(things, _disc(grow / 2))) > 0)
+        things = np.isin(seen.label, seen.name[heavy])
+        worm = seen.pixels(int(place.choice[view]))
+        masks.append(_grown(worm, grow) | _grown(things, grow / 2))
     return np.stack(masks)
 
 
-def _disc(radius: float) -> NDArray[Any]:
+def _grown(mask: NDArray[np.bool_], radius: float) -> NDArray[np.bool_]:
+    """A mask and what lies within `radius` px of it."""
     reach = max(1, round(radius))
-    return cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
+    left, top, width, height = cv2.boundingRect(mask.view(np.uint8))
+    part = (
+        slice(max(0, top - reach), top + height + reach),
+        slice(max(0, left - reach), left + width + reach),
+    )
+    grown = np.zeros_like(mask)
+    grown[part] = cv2.dilate(mask[part].view(np.uint8), disc) > 0
+    return grown
 
 
 def ghost_of(sight: Sighting, view: int, factor: int) -> float:

@@ -23,12 +23,13 @@ from midline3d.recording.background.light import (
     shrink,
 )
 from midline3d.recording.background.samples import SampledView, Samples, Shelf, take_samples
-from midline3d.recording.background.signal import Side, Tone, brightness, signal, white
+from midline3d.recording.background.signal import Side, Tone, signal, white
 from midline3d.recording.background.static import LIGHT
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import Found, noise_of
-from midline3d.recording.locating.sighting import decide, extent_of, ghost_of, heaviest, masks_of
+from midline3d.recording.locating.sighting import Sighting, decide, extent_of, ghost_of, heaviest, masks_of
 from midline3d.recording.pinholes import Pinholes
+from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -216,10 +217,9 @@ def _survey_stretch(
         for stack, tone, own in zip(samples.small, tones, given, strict=True)
     ]
     # Against the light alone, only what moves counts; then against the background, everything does.
-    fields = [
-        view.moving() if view is not None else [signal(picture, shrink(own, factor), tone) for picture in stack]
-        for view, stack, tone, own in zip(views, samples.small, tones, given, strict=True)
-    ]
+    fields = side_by_side(
+        lambda one: _first_signals(*one, factor), zip(views, samples.small, tones, given, strict=True)
+    )
     sight = decide(fields, samples, cameras, factor, settings)
     still = _at_rest(sight.mass, [0.0 if view is None else view.heaviest * factor**2 for view in views], settings)
     if still.any():
@@ -233,14 +233,7 @@ def _survey_stretch(
             fields, sight = lit, rest
     for _ in range(2):
         grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
-        for index, (view, tone) in enumerate(zip(views, tones, strict=True)):
-            if view is not None:
-                # The same in all views, up to the magnification.
-                mass = float(np.median(np.nan_to_num(sight.mass))) / factor**2
-                behind = view.without_worm(masks_of(sight, index, grow / factor, settings.others), mass)
-                fields[index] = [
-                    signal(picture, behind, tone, brightness(picture, behind, tone)) for picture in view.stack
-                ]
+        fields = _against_background(views, fields, sight, grow / factor, settings)
         sight = decide(fields, samples, cameras, factor, settings)
     grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
     backgrounds = [
@@ -255,6 +248,30 @@ def _survey_stretch(
     return _Stretch(
         backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, sight.second, ghost
     )
+
+
+def _first_signals(view: SampledView | None, stack: Field, tone: Tone, own: Any, factor: int) -> list[Field]:
+    """The signals of one view's samples before its background is known, or against the user's."""
+    if view is not None:
+        return view.moving()
+    behind = shrink(own, factor)
+    return [signal(picture, behind, tone) for picture in stack]
+
+
+def _against_background(
+    views: list[SampledView | None], fields: list[list[Field]], sight: Sighting, grow: float, settings: LocatingSettings
+) -> list[list[Field]]:
+    """(view, sample) signals against backgrounds that were made without the worm as it was seen; the user's stay."""
+
+    def of_view(index: int) -> list[Field]:
+        view = views[index]
+        if view is None:
+            return fields[index]
+        # The same in all views, up to the magnification.
+        mass = float(np.median(np.nan_to_num(sight.mass))) / view.factor**2
+        return view.against_background(masks_of(sight, index, grow, settings.others), mass)
+
+    return side_by_side(of_view, range(len(views)))
 
 
 def _at_rest(mass: Array, heaviest: list[float], settings: LocatingSettings) -> NDArray[np.bool_]:

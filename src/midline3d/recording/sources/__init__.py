@@ -7,7 +7,7 @@ was dropped or cannot be read. It holds no open file between calls.
 from midline3d.recording.sources.opening import open_source
 from midline3d.recording.sources.source import Picture, Source, exists, grey
 from midline3d.recording.sources.stills import PICTURE_SUFFIXES
-from midline3d.recording.sources.threads import ahead, in_order, side_by_side, synchronised
+from midline3d.recording.sources.threads import ahead, in_order, one_thread_a_picture, side_by_side, synchronised
 
 __all__ = [
     "PICTURE_SUFFIXES",
@@ -17,6 +17,7 @@ __all__ = [
     "exists",
     "grey",
     "in_order",
+    "one_thread_a_picture",
     "open_source",
     "side_by_side",
     "synchronised",

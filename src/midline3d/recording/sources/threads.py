@@ -7,12 +7,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
 from midline3d.processors import cores
 from midline3d.recording.sources.source import Picture, Source
 
+THREADS = "midline3d-pictures"
+"""How the names of the threads begin that work on pictures."""
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -74,15 +77,17 @@ def synchronised(
 
 
 def side_by_side(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-    """What `work` makes of each item, in order, on all cores: pictures are worked on outside Python's own lock."""
+    """What `work` makes of each item, in order, on all cores: pictures are worked on outside Python's own lock.
+
+    Within `work` it goes one item after the other: threads that wait for each other's would wait for ever.
+    """
+    if threading.current_thread().name.startswith(THREADS):
+        return [work(item) for item in items]
     return list(_threads().map(work, items))
 
 
 def in_order(work: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Iterator[Made]:
-    """What `work` makes of each item, in order, up to `depth` of them worked on at once.
-
-    `work` may not use `side_by_side`, whose threads these are.
-    """
+    """What `work` makes of each item, in order, up to `depth` of them worked on at once."""
     waiting: deque[Future[Made]] = deque()
     try:
         for item in items:
@@ -96,9 +101,26 @@ def in_order(work: Callable[[Item], Made], items: Iterable[Item], depth: int) ->
             left.cancel()
 
 
+@contextmanager
+def one_thread_a_picture() -> Iterator[None]:
+    """Meanwhile OpenCV works on a picture in the thread that asks for it, and starts none of its own.
+
+    Several pictures are worked on at once anyway. Threads of its own, one for every core, wait for work by turning in
+    circles, and keep the cores from those that have some.
+    """
+    import cv2
+
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(threads)
+
+
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), thread_name_prefix="midline3d-pictures")
+    return ThreadPoolExecutor(cores(), thread_name_prefix=THREADS)
 
 
 def decoding_threads(cameras: int) -> int:
