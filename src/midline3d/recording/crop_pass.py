@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from midline3d.recording.background.light import Field
 from midline3d.recording.crops import BEGUN, LOCATIONS, Begun, CropWriter, origins
 from midline3d.recording.cutting import Crops, Cutter
 from midline3d.recording.description import Recording
-from midline3d.recording.locating.locator import Locator, Sight, reach_of
-from midline3d.recording.locating.places import ABSENT, Decider, Found
+from midline3d.recording.locating.locator import Locator, Looking, Sight, reach_of
+from midline3d.recording.locating.places import ABSENT, Decider, Found, Places
 from midline3d.recording.sources import Picture, in_order, synchronised
 
 Array = NDArray[np.float64]
@@ -56,11 +57,13 @@ class CropPass:
         self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
         self.quiet: list[list[Field]] = [[values] for values in begun.quiet]
 
-    def run(self, progress: Progress | None) -> None:
-        """Decode, locate, decide, cut. What was begun is looked at some way back: by then the likeliest way through
-        time is what it was."""
+    def run(self, progress: Progress | None, look: Looking | None = None) -> None:
+        """Decode, locate, decide, cut. look: who looks at the frames, if it is not the locator itself."""
+        # What was begun is looked at some way back: by then the likeliest way through time is what it was.
         start = self.frames.start + max(0, self.done - 2 * self.locator.settings.lag)
-        self._write(_Decisions(self).placed(self._pictures(start)), progress)
+        see = partial(self.locator.see, look=look)
+        sights = in_order(lambda item: see(*item), self._pictures(start), 2 * cores())
+        self._write(_Decisions(self).placed(sights), progress)
 
     def run_wider(self, narrow: int, progress: Progress | None) -> None:
         """Cut windows that are wider than the `narrow` px of those that all frames of the log were cut in.
@@ -146,10 +149,10 @@ class _Decisions:
         self.undecided: list[Sight] = []
         self.last: Array | None = None
 
-    def placed(self, pictures: Iterator[tuple[int, list[Picture]]]) -> Iterator[Placed]:
-        """Every frame not written yet that can be read, in order."""
+    def placed(self, sights: Iterator[tuple[Sight, Places]]) -> Iterator[Placed]:
+        """Every frame that is not written yet, in order."""
         settings, decider, before = self.locator.settings, None, 0
-        for sight, places in in_order(lambda item: self.locator.see(*item), pictures, 2 * cores()):
+        for sight, places in sights:
             if decider is None:
                 size = sum(picture.nbytes for picture in sight.pictures)
                 lag = int(np.clip(settings.memory * 1e6 / size, 4, settings.lag))

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import zipfile
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from midline3d.recording.identity import inputs_of
 from midline3d.recording.locating.locator import Locator, window_for
 from midline3d.recording.locating.survey import survey
 from midline3d.recording.sources import Picture, one_thread_a_picture, synchronised
+from midline3d.recording.watchers import Watchers, usual_watchers
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -199,14 +201,16 @@ def _tracked(
     # Backgrounds are mapped into memory, where a full disk would end the process.
     stretches = len(frames) // settings.block + 2
     claim(folder, 4 * stretches * sum(view.source.size[0] * view.source.size[1] for view in recording.views))
-    first_look = survey(recording, cameras, settings, frames, folder)
-    judge_survey(recording, cameras, first_look)
-    locator = Locator(cameras, first_look, settings)
-    window = begun.window or window_for(recording, first_look.extent, settings)
-    begun = replace(begun, window=window)
-    demand(folder, _bytes(recording, frames[begun.done :], window), "the crops")
-    work = CropPass(recording, locator, frames, folder, begun)
-    work.run(progress)
+    with closing(Watchers(usual_watchers(len(frames) - begun.done))) as watchers:  # ready when the first look is over
+        first_look = survey(recording, cameras, settings, frames, folder)
+        judge_survey(recording, cameras, first_look)
+        locator = Locator(cameras, first_look, settings)
+        watchers.begin(locator)
+        window = begun.window or window_for(recording, first_look.extent, settings)
+        begun = replace(begun, window=window)
+        demand(folder, _bytes(recording, frames[begun.done :], window), "the crops")
+        work = CropPass(recording, locator, frames, folder, begun)
+        work.run(progress, watchers.look if len(watchers) else None)
     reach = work.log.reach[np.isfinite(work.log.reach)]
     longest = float(np.quantile(reach, LONGEST)) if reach.size else 0.0
     wider = window_for(recording, longest, settings)

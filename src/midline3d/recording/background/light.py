@@ -212,8 +212,13 @@ def _planes(picture: Field, known: Mask, reach: float) -> tuple[Field, Mask]:
 
 def shrink(picture: Picture | Field, factor: int) -> Field:
     """A picture in which one pixel is the mean of factor x factor."""
+    return shrunken(picture, factor).astype(np.float32)
+
+
+def shrunken(picture: Picture | Field, factor: int) -> Picture | Field:
+    """The same in the picture's own numbers, rounded if they are whole; the picture itself where nothing is to do."""
     if factor == 1:
-        return picture.astype(np.float32)
+        return picture
     height, width = picture.shape[0] // factor * factor, picture.shape[1] // factor * factor
     size = (width // factor, height // factor)
-    return cv2.resize(picture[:height, :width], size, interpolation=cv2.INTER_AREA).astype(np.float32)
+    return cv2.resize(picture[:height, :width], size, interpolation=cv2.INTER_AREA)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from midline3d import cameras as rig
-from midline3d.recording.background.light import Background, Field, shrink
+from midline3d.recording.background.light import Background, Field, shrink, shrunken
 from midline3d.recording.background.registration import Texture, registration_of, texture_of, translated
 from midline3d.recording.background.signal import brightness, signal
 from midline3d.recording.crops import cut
@@ -41,6 +42,20 @@ class Sight:
     seen: list[Candidates]
 
 
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What was seen in the shrunken pictures of a frame."""
+
+    light: list[float]
+    registration: list[Array]
+    seen: list[Candidates]
+    places: Places
+
+
+Looking = Callable[[int, Sequence[Picture]], Look]
+"""Looks at a frame's shrunken pictures."""
+
+
 class Locator:
     """Sees what may be the worm in a frame, by what the survey knows."""
 
@@ -49,17 +64,25 @@ class Locator:
         self.pinholes = Pinholes.of(cameras)
         self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
 
-    def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
-        """Candidates in every view, with each view's light and registration, and the places they can stand for."""
-        shown = [self._view(frame, view, picture) for view, picture in enumerate(pictures)]
-        sight = Sight(frame, pictures, *(list(part) for part in zip(*shown, strict=True)))
-        return sight, combine(self.pinholes, sight.seen, Expected(self.survey.mass), self.settings)
+    def see(self, frame: int, pictures: list[Picture], look: Looking | None = None) -> tuple[Sight, Places]:
+        """Candidates in every view, with each view's light and registration, and the places they can stand for.
+
+        look: who looks, if somebody else does.
+        """
+        got = (look or self.look)(frame, [shrunken(picture, self.survey.factor) for picture in pictures])
+        return Sight(frame, pictures, got.light, got.registration, got.seen), got.places
+
+    def look(self, frame: int, small: Sequence[Picture]) -> Look:
+        """What is in a frame, by its shrunken pictures."""
+        light, registration, seen = zip(*(self._view(frame, *one) for one in enumerate(small)), strict=True)
+        places = combine(self.pinholes, seen, Expected(self.survey.mass), self.settings)
+        return Look(list(light), list(registration), list(seen), places)
 
     def _view(self, frame: int, view: int, picture: Picture) -> tuple[float, Array, Candidates]:
-        """Light, registration and candidates of one view."""
+        """Light, registration and candidates of one view, by its shrunken picture."""
         factor = self.survey.factor
         tone, (behind, texture) = self.survey.tones[view], self._behind(view, frame)
-        small = shrink(picture, factor)
+        small = picture.astype(np.float32)
         light = brightness(small, behind, tone)
         shown = signal(small, behind, tone, light)
         things = candidates(shown, factor, self.settings, self.settings.least_peak * self.survey.peak[view])

@@ -1,0 +1,123 @@
+"""Processes that look for the worm in frames, for long recordings on machines with many cores.
+
+Threads share one lock for all that is Python: beyond some 200 frames a second more cores do not make them faster. So
+each process is given small pictures through a pipe, and answers with what it saw in them (see `watcher`). It holds
+nothing that is not known here: whatever becomes of it, nothing is lost but time. When this process ends, however that
+happens, its pipes do, and with them the others.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import midline3d
+from midline3d.errors import InputError
+from midline3d.processors import cores
+from midline3d.recording.locating.locator import Locator, Look
+from midline3d.recording.sources import Picture
+from midline3d.recording.watcher import Known
+
+FEWEST_CORES = 4
+"""On fewer, threads use them all."""
+FEWEST_FRAMES = 1500
+"""A process needs two to three seconds before it sees anything; the threads are through with fewer frames by then."""
+PIPE = 1 << 20
+"""Bytes that a pipe holds, where the system lets us say: a frame's small pictures at once."""
+MEMORY, FREE = 300_000_000, 0.5
+"""Bytes that a process takes, and the share of the free memory that all of them may take."""
+COMMAND = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "from midline3d.recording.watcher import serve; serve()"
+)
+
+
+def usual_watchers(frames: int) -> int:
+    """As many as pay for so many frames on this machine: one for each core, or none."""
+    if cores() < FEWEST_CORES or frames < FEWEST_FRAMES:
+        return 0
+    room = cores()
+    with suppress(ValueError, OSError, AttributeError):
+        room = int(FREE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) // MEMORY
+    return min(cores(), room)
+
+
+class Watchers:
+    """Some processes, started at once; they make ready while other things are done."""
+
+    def __init__(self, number: int) -> None:
+        home = str(Path(midline3d.__file__).parents[1])
+        paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        self._free: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
+        self._all: list[subprocess.Popen[bytes]] = []
+        for _ in range(number):
+            # -P: a folder that happens to hold a torch.py is no place to import from.
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", COMMAND],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pipesize=PIPE,
+                env=os.environ | one_thread | {"PYTHONPATH": paths},
+            )
+            self._all.append(process)
+            self._free.put(process)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def begin(self, locator: Locator) -> None:
+        """Tell all of them what the first look over the recording found, its backgrounds lying in files."""
+        known = pickle.dumps(Known.of(locator))
+        for process in self._all:
+            try:
+                assert process.stdin is not None
+                process.stdin.write(known)
+                process.stdin.flush()
+            except OSError:
+                raise _ended(process) from None
+
+    def look(self, frame: int, small: Sequence[Picture]) -> Look:
+        """`Locator.look`, by whichever process is free; for several threads at once."""
+        process = self._free.get()
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            pickle.dump((frame, list(small)), process.stdin, pickle.HIGHEST_PROTOCOL)
+            process.stdin.flush()
+            answer = pickle.load(process.stdout)
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            raise _ended(process) from None
+        finally:
+            self._free.put(process)
+        if isinstance(answer, str):
+            raise RuntimeError(answer)
+        assert isinstance(answer, Look)
+        return answer
+
+    def close(self) -> None:
+        """End them, whatever they are at."""
+        for process in self._all:
+            process.kill()
+        for process in self._all:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError, ValueError):  # what was on its way to it
+                    if pipe is not None:
+                        pipe.close()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> InputError:
+    """Why a process does not answer."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    return InputError(
+        f"a process that looks for the worm was ended by the system (status {process.returncode}), as happens where "
+        "memory runs out; give the same command again, with fewer cores (OMP_NUM_THREADS): it goes on where this one "
+        "stopped"
+    )
