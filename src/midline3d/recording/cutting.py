@@ -59,4 +59,5 @@ class Cutter:
         picture, survey = sight.pictures[view], self.survey
         behind = crop_behind(survey.backgrounds[view], sight.frame, corner, self.window, sight.registration[view])
         values = signal(cut(picture, corner, self.window), behind, survey.tones[view], sight.light[view])
-        return values * inside(picture.shape, corner, self.window)
+        beyond = (corner < 0).any() or (corner[::-1] + self.window > picture.shape).any()
+        return values * inside(picture.shape, corner, self.window) if beyond else values

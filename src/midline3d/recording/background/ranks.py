@@ -14,16 +14,26 @@ from numpy.typing import NDArray
 
 def median(values: NDArray[Any]) -> Any:
     """The median of all values of an array, in its own precision."""
-    ordered = np.sort(values, axis=None)
+    return _middle(np.sort(values, axis=None))
+
+
+def deviation_of(ordered: NDArray[Any], share: float) -> float:
+    """How far this share of sorted values is from their median at most: a quantile, linear between two of them."""
+    middle = _middle(ordered)
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    part = place - below
+    low, high = (_nearest(ordered, middle, rank) for rank in (below, min(below + 1, len(ordered) - 1)))
+    step = float(high - low)
+    return float(low) + step * part if part < 0.5 else float(high) - step * (1 - part)
+
+
+def _middle(ordered: NDArray[Any]) -> Any:
+    """The median of sorted values."""
     low, high = ordered[(ordered.size - 1) // 2], ordered[ordered.size // 2]
     return low if ordered.size % 2 else (low + high) * ordered.dtype.type(0.5)
 
 
-def quantile_of(ordered: NDArray[Any], share: float) -> float:
-    """The value below which this share of sorted values lies, linear between two of them."""
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    part = place - below
-    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
-    step = float(high - low)
-    return float(low) + step * part if part < 0.5 else float(high) - step * (1 - part)
+def _nearest(ordered: NDArray[Any], middle: Any, rank: int) -> Any:
+    """Distance from `middle` of the value that so many are nearer to it than: the nearest ones stand side by side."""
+    return np.maximum(middle - ordered[: ordered.size - rank], ordered[rank:] - middle).min()

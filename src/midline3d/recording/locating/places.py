@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field
-from midline3d.recording.background.ranks import median, quantile_of
+from midline3d.recording.background.ranks import deviation_of
 from midline3d.recording.background.signal import density_of
 from midline3d.recording.pinholes import Pinholes, project, triangulate
 from midline3d.settings import LocatingSettings
@@ -93,9 +93,8 @@ def noise_of(signal: Field) -> float:
     By the median of all deviations, or where that is more by what nine of ten stay under: a compressed video is flat
     nearly everywhere, and what is left of its noise stands in blocks.
     """
-    sample = signal[::5, ::5].ravel()
-    away = np.sort(np.abs(sample - median(sample)))
-    return max(1.4826 * quantile_of(away, 0.5), quantile_of(away, 0.9) / 1.645) + 1e-3
+    ordered = np.sort(signal[::5, ::5], axis=None)
+    return max(1.4826 * deviation_of(ordered, 0.5), deviation_of(ordered, 0.9) / 1.645) + 1e-3
 
 
 def candidates(field: Field, factor: int, settings: LocatingSettings, floor: float = 0.0) -> Candidates:
