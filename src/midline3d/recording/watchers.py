@@ -1,9 +1,9 @@
 """Processes that look for the worm in frames, for long recordings on machines with many cores.
 
-Threads share one lock for all that is Python: beyond some 200 frames a second more cores do not make them faster. So
-each process is given small pictures through a pipe, and answers with what it saw in them (see `watcher`). It holds
-nothing that is not known here: whatever becomes of it, nothing is lost but time. When this process ends, however that
-happens, its pipes do, and with them the others.
+Threads share one lock for all that is Python, and a frame holds it for some milliseconds: beyond 200 to 300 frames a
+second more cores do not make them faster. So each process is given small pictures through a pipe, and answers with what
+it saw in them (see `watcher`). It holds nothing that is not known here: whatever becomes of it, nothing is lost but time.
+When this process ends, however that happens, its pipes do, and with them the others.
 """
 
 from __future__ import annotations
