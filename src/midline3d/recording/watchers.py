@@ -2,8 +2,8 @@
 
 Threads share one lock for all that is Python, and a frame holds it for some milliseconds: beyond 200 to 300 frames a
 second more cores do not make them faster. So each process is given small pictures through a pipe, and answers with what
-it saw in them (see `watcher`). It holds nothing that is not known here: whatever becomes of it, nothing is lost but time.
-When this process ends, however that happens, its pipes do, and with them the others.
+it saw in them (see `watcher`). It holds nothing that is not known here: whatever becomes of it, nothing is lost but
+time. When this process ends, however that happens, its pipes do, and with them the others.
 """
 
 from __future__ import annotations
@@ -55,18 +55,13 @@ class Watchers:
         home = str(Path(midline3d.__file__).parents[1])
         paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        self._free: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
+        environment = os.environ | one_thread | {"PYTHONPATH": paths}
         self._all: list[subprocess.Popen[bytes]] = []
-        for _ in range(number):
-            # -P: a folder that happens to hold a torch.py is no place to import from.
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", COMMAND],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                pipesize=PIPE,
-                env=os.environ | one_thread | {"PYTHONPATH": paths},
-            )
-            self._all.append(process)
+        with suppress(OSError):  # the system gives no more of them: fewer do as well
+            for _ in range(number):
+                self._all.append(_started(environment))
+        self._free: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
+        for process in self._all:
             self._free.put(process)
 
     def __len__(self) -> int:
@@ -110,6 +105,12 @@ class Watchers:
                 with suppress(OSError, ValueError):  # what was on its way to it
                     if pipe is not None:
                         pipe.close()
+
+
+def _started(environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    # -P: a folder that happens to hold a torch.py is no place to import from.
+    command = [sys.executable, "-P", "-c", COMMAND]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE, env=environment)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> InputError:
