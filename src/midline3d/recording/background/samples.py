@@ -72,16 +72,18 @@ def take_samples(recording: Recording, start: int, stop: int, factor: int, setti
             "all black; check the videos"
         )
     full = [np.stack([pictures[frame] for frame in frames]) for pictures in read]
-    small: list[NDArray[np.float32]] = []
-    light: list[Array] = []
-    for stack in full:
-        shrunk = np.stack([shrink(picture, factor) for picture in stack])
+
+    def evened(view: int) -> tuple[NDArray[np.float32], Array]:
+        """One camera's samples, shrunken and brought to their mean light, and the light of each."""
+        shrunk = np.stack([shrink(picture, factor) for picture in full[view]])
         level = np.median(shrunk[:, ::4, ::4], axis=(1, 2)).astype(np.float64)
         ratio = level / max(float(np.median(level)), 1e-6) if np.median(level) > DARK else np.ones(len(level))
-        _check_turned(recording, len(small), shrunk, frames)
-        small.append((shrunk / np.maximum(ratio, DIMMEST)[:, None, None]).astype(np.float32))
-        light.append(np.maximum(ratio, DIMMEST))
-    return Samples(frames, full, small, light)
+        _check_turned(recording, view, shrunk, frames)
+        light = np.maximum(ratio, DIMMEST)
+        return (shrunk / light[:, None, None]).astype(np.float32), light
+
+    small, light = zip(*side_by_side(evened, range(len(full))), strict=True)
+    return Samples(frames, full, list(small), list(light))
 
 
 def _check_turned(recording: Recording, view: int, stack: NDArray[np.float32], frames: list[int]) -> None:

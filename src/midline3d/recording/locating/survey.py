@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -236,18 +237,25 @@ def _survey_stretch(
         fields = _against_background(views, fields, sight, grow / factor, settings)
         sight = decide(fields, samples, cameras, factor, settings)
     grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
-    backgrounds = [
-        view.full_size(samples, index, masks_of(sight, index, grow / factor, settings.others))
-        if view is not None
-        else given[index]
-        for index, view in enumerate(views)
-    ]
+
+    def background(index: int) -> Field:
+        view = views[index]
+        if view is None:
+            return np.asarray(given[index])
+        return view.full_size(samples, index, masks_of(sight, index, grow / factor, settings.others))
+
+    backgrounds = _of_all_views(background, len(views), factor)
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
     places = np.array([heaviest(views) for views in sight.seen])
     ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
     return _Stretch(
         backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, sight.second, ghost
     )
+
+
+def _of_all_views(work: Callable[[int], Field], views: int, factor: int) -> list[Field]:
+    """What is made of every view, side by side; of large pictures one after the other, for each takes all cores."""
+    return side_by_side(work, range(views)) if factor == 1 else [work(view) for view in range(views)]
 
 
 def _first_signals(view: SampledView | None, stack: Field, tone: Tone, own: Any, factor: int) -> list[Field]:
