@@ -29,7 +29,7 @@ FEWEST_CORES = 4
 FEWEST_FRAMES = 1500
 """A process needs two to three seconds before it sees anything; the threads are through with fewer frames by then."""
 PIPE = 1 << 20
-"""Bytes that a pipe holds, where the system lets us say: a frame's small pictures at once."""
+"""Bytes that the pipe to a process holds, where the system lets us say: a frame's small pictures at once."""
 MEMORY, FREE = 300_000_000, 0.5
 """Bytes that a process takes, and the share of the free memory that all of them may take."""
 COMMAND = (
@@ -108,9 +108,16 @@ class Watchers:
 
 
 def _started(environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A process that makes ready."""
     # -P: a folder that happens to hold a torch.py is no place to import from.
     command = [sys.executable, "-P", "-c", COMMAND]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE, env=environment)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    with suppress(ImportError, AttributeError, OSError):  # Linux alone, and as far as its limits go
+        import fcntl
+
+        assert process.stdin is not None
+        fcntl.fcntl(process.stdin.fileno(), fcntl.F_SETPIPE_SZ, PIPE)
+    return process
 
 
 def _ended(process: subprocess.Popen[bytes]) -> InputError:
