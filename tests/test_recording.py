@@ -373,8 +373,8 @@ def test_a_worm_that_turns_out_longer_is_cut_again_but_not_located_again(tmp_pat
         return dataclasses.replace(found, extent=found.extent / 2)
 
     monkeypatch.setattr(PREPARE, "survey", short_sighted)
-    see = Locator.see
-    monkeypatch.setattr(Locator, "see", lambda self, *frame: seen.append(frame[0]) or see(self, *frame))
+    look = Locator.look
+    monkeypatch.setattr(Locator, "look", lambda self, *frame: seen.append(frame[0]) or look(self, *frame))
     again = prepare(recording, chosen, tmp_path / "again")
     assert sorted(seen) == list(range(24))
     assert_same_crops(expected, again)
