@@ -214,18 +214,15 @@ def _transport(tangents: Float[Tensor, "batch vertex 3"]) -> Float[Tensor, "batc
     """Frames that turn with the tangents and never about them, M1 starting along the axis furthest from T."""
     across = torch.nn.functional.one_hot(tangents[:, 0].abs().argmin(-1), 3).to(tangents.dtype)
     first = orthonormal(torch.stack([tangents[:, 0], across, across], -1))
-    carried = [first]
-    for n in range(1, tangents.shape[1]):
-        carried.append(_least_rotation(tangents[:, n - 1], tangents[:, n]) @ carried[-1])
-    return torch.stack(carried, 1)
+    # The frames grow from the left, R_n ... R_1 F; their inverses from the right, as `_cumulative_product` wants it.
+    inverse = _cumulative_product(_least_rotations(tangents[:, 1:], tangents[:, :-1]))
+    return _quaternion_matrix(inverse).mT @ first[:, None]
 
 
-def _least_rotation(old: Float[Tensor, "batch 3"], new: Float[Tensor, "batch 3"]) -> Float[Tensor, "batch 3 3"]:
-    """The rotation about old x new that turns old into new (for tangents less than half a turn apart)."""
-    axis = torch.linalg.cross(old, new)
-    cosine = (old * new).sum(-1)[:, None, None]
-    across = skew(axis)
-    return torch.eye(3, dtype=old.dtype, device=old.device) + across + across @ across / (1 + cosine)
+def _least_rotations(old: Float[Tensor, "*any 3"], new: Float[Tensor, "*any 3"]) -> Float[Tensor, "*any 4"]:
+    """Quaternions of the rotations that turn unit vectors into others the shortest way, by less than half a turn."""
+    turns = torch.cat([1 + (old * new).sum(-1, keepdim=True), torch.linalg.cross(old, new)], -1)
+    return torch.nn.functional.normalize(turns, dim=-1)
 
 
 def skew(vector: Float[Tensor, "*any 3"]) -> Float[Tensor, "*any 3 3"]:

@@ -13,6 +13,7 @@ light at the same place before the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -130,26 +131,39 @@ def find_dirt(left: LeftOver, wanted: list[int], settings: DirtSettings, reach: 
     reach: frames that each of them speaks for beside itself.
     """
     times, light = np.array(left.frames), torch.zeros(len(wanted), *left.light.shape[1:])
-    staying: dict[tuple[int, int], list[bool]] = {}
-    for index, row in enumerate(wanted):
-        some = _around(times, times[row], settings)
-        for camera, noise in enumerate(left.noise):
-            part = max(1, settings.reach // 2)
-            key = int(times[row] // part), camera
-            if key not in staying:
-                telling = _around(times, (key[0] + 0.5) * part, settings)
-                staying[key] = [_stays(left, telling, camera, end, settings) for end in (0, 1)]
-            moving = [end for end in (0, 1) if not staying[key][end]]
-            images, beyond = left.light[some, camera], left.beyond[some, camera][:, moving].any(1)
-            v, u = left.near[row, camera].nonzero(as_tuple=True)
-            moves = torch.from_numpy(left.places[row, camera] - left.places[some, camera])
-            values = _pixels(images.masked_fill(beyond, torch.nan), u + moves[:, :1], v + moves[:, 1:])
-            free, lit = values.isfinite().sum(0), (values > noise).sum(0)
-            # The middle one is lit where half of them are: few pixels have to be asked further.
-            asked = ((free >= settings.free) & (2 * lit >= free)).nonzero().squeeze(1)
-            stays = values[:, asked].nanmedian(0).values - noise
-            light[index, camera, v[asked], u[asked]] = stays.clamp(min=0)
+    stretch = max(1, settings.reach // 2)
+    for part, members in groupby(enumerate(wanted), lambda member: left.frames[member[1]] // stretch):
+        rows, telling = list(members), _around(times, (part + 0.5) * stretch, settings)
+        for camera in range(left.light.shape[1]):
+            free = _free_light(left, telling, camera, settings)
+            for index, row in rows:
+                some = _around(times, times[row], settings)
+                light[index, camera] = _middle(left, free, row, some, camera, settings)
     return Dirt.of([left.frames[row] for row in wanted], left.places[wanted], light, reach)
+
+
+def _free_light(
+    left: LeftOver, telling: NDArray[np.int64], camera: int, settings: DirtSettings
+) -> Float[Tensor, "frame w w"]:
+    """What one view leaves over, NaN where it may be the body's, as the frames that tell say of the ends."""
+    moving = [end for end in (0, 1) if not _stays(left, telling, camera, end, settings)]
+    return left.light[:, camera].masked_fill(left.beyond[:, camera, moving].any(1), torch.nan)
+
+
+def _middle(
+    left: LeftOver, free: Float[Tensor, "frame w w"], row: int, some: NDArray[np.int64], camera: int,
+    settings: DirtSettings,
+) -> Float[Tensor, "w w"]:  # fmt: skip
+    """The middle one of some frames' free light at each pixel near the body of a row, above the noise; else 0."""
+    noise, light = left.noise[camera], torch.zeros_like(free[0])
+    v, u = left.near[row, camera].nonzero(as_tuple=True)
+    moves = torch.from_numpy(left.places[row, camera] - left.places[some, camera])
+    values = _pixels(free[some], u + moves[:, :1], v + moves[:, 1:])
+    count, lit = values.isfinite().sum(0), (values > noise).sum(0)
+    # The middle one is lit where half of them are: few pixels have to be asked further.
+    asked = ((count >= settings.free) & (2 * lit >= count)).nonzero().squeeze(1)
+    light[v[asked], u[asked]] = (values[:, asked].nanmedian(0).values - noise).clamp(min=0)
+    return light
 
 
 def _around(times: NDArray[np.int64], time: float, settings: DirtSettings) -> NDArray[np.int64]:
