@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from midline3d.recording.sources import side_by_side
 from midline3d.settings import DirtSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import FrameState
@@ -134,11 +135,14 @@ def find_dirt(left: LeftOver, wanted: list[int], settings: DirtSettings, reach: 
     stretch = max(1, settings.reach // 2)
     for part, members in groupby(enumerate(wanted), lambda member: left.frames[member[1]] // stretch):
         rows, telling = list(members), _around(times, (part + 0.5) * stretch, settings)
-        for camera in range(left.light.shape[1]):
+
+        def look(camera: int, rows: list[tuple[int, int]] = rows, telling: NDArray[np.int64] = telling) -> None:
             free = _free_light(left, telling, camera, settings)
             for index, row in rows:
                 some = _around(times, times[row], settings)
                 light[index, camera] = _middle(left, free, row, some, camera, settings)
+
+        side_by_side(look, range(left.light.shape[1]))
     return Dirt.of([left.frames[row] for row in wanted], left.places[wanted], light, reach)
 
 
