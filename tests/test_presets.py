@@ -24,7 +24,9 @@ def measured(folder: Path, preset: str, settings: dict, frames: int = 6) -> tupl
     return midline3d.evaluate_truth(folder / "out", recording / "truth.nc"), statuses
 
 
-@pytest.mark.parametrize("preset", list(LIMITS))
+@pytest.mark.parametrize(
+    "preset", [pytest.param(name, marks=pytest.mark.long) if name == "swim" else name for name in LIMITS]
+)
 def test_presets(preset: str, tmp_path: Path) -> None:
     found, _ = measured(tmp_path, preset, {"start": QUICK})
     figures = found.summary()

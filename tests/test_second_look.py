@@ -15,7 +15,6 @@ from midline3d.store import Result
 from midline3d.tracking.checkpoint import BEGINNING, kept_beginning
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.mending import KnownFrame
-from midline3d.tracking.reconstruct import Job, reconstruct
 from midline3d.tracking.repair import ClipFrames
 from midline3d.tracking.second_look import frames_to_search, searched_again
 
@@ -29,17 +28,14 @@ def test_places_are_spread_and_in_every_doubted_stretch() -> None:
 
 
 @pytest.fixture(scope="module")
-def frames(tmp_path_factory: pytest.TempPathFactory) -> ClipFrames:
+def frames(worm_result: Path) -> ClipFrames:
     """A small recording that has come out right."""
-    folder = tmp_path_factory.mktemp("look")
-    killing.simulated(folder / "worm")
-    job = Job(folder / "worm", folder / "out", killing.settings())
-    reconstruct(job, lambda *_: None)
-    recording = load_recording(Path(job.recording))
-    clip = Clip.of(Prepared(folder / "out" / "crops", recording.calibration), job.settings, torch.device("cpu"))
-    beginning = kept_beginning(Result.kept_in(folder / "out", BEGINNING), clip)
+    recording = load_recording(worm_result.parent / "worm")
+    crops = Prepared(worm_result / "crops", recording.calibration)
+    clip = Clip.of(crops, killing.settings(), torch.device("cpu"))
+    beginning = kept_beginning(Result.kept_in(worm_result, BEGINNING), clip)
     assert beginning is not None
-    return ClipFrames(beginning, Result.read_only(folder / "out"))
+    return ClipFrames(beginning, Result.read_only(worm_result))
 
 
 def test_a_right_midline_stays(frames: ClipFrames) -> None:
