@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 # As many as there are cores, divided among the processes that run tests side by side.
 THREADS = max(1, 2 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -17,6 +17,38 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the processes tha
 # The core alone: modules at the rim are handed wrong things on purpose, and have to say so themselves.
 CORE = ["curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "kernels", "fitting"]
 install_import_hook([f"midline3d.{name}" for name in CORE], "beartype.beartype")
+WHOLE_RUNS = {
+    f"test_{name}"
+    for name in [
+        "api",
+        "cli",
+        "cli_products",
+        "clips",
+        "cluster",
+        "examples",
+        "movie",
+        "population",
+        "presets",
+        "reconstruct",
+        "refine",
+        "report",
+        "resume",
+        "rivals",
+        "second_look",
+        "several",
+        "viewer",
+        "viewer_page",
+    ]
+}
+"""Files that reconstruct whole recordings, as test_tracking does with every shape checked: they do without, which takes
+a sixth off their time."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def checked_shapes(request: pytest.FixtureRequest) -> Iterator[None]:
+    config.update("jaxtyping_disable", request.module.__name__ in WHOLE_RUNS)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")
