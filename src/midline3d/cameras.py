@@ -7,6 +7,7 @@ a leading axis of 1 means that the whole batch shares the cameras.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 
@@ -253,13 +254,19 @@ def _distortion_jacobian(
     focal: Float[Tensor, "#batch camera 2"],
 ) -> Float[Tensor, "batch camera vertex 2 2"]:
     """Derivative of the distorted by the undistorted image point, both in px."""
-    k1, k2, p1, p2, k3 = distortion[:, :, None].unbind(-1)
-    x, y = plane.unbind(-1)
+    xx, xy, yy = distortion_slopes(*plane.unbind(-1), *distortion[:, :, None].unbind(-1))
+    aspect = (focal[..., 0] / focal[..., 1])[:, :, None]
+    return torch.stack([torch.stack([xx, xy * aspect], -1), torch.stack([xy / aspect, yy], -1)], -2)
+
+
+def distortion_slopes(x: Any, y: Any, k1: Any, k2: Any, p1: Any, p2: Any, k3: Any) -> tuple[Any, Any, Any]:
+    """Derivatives of the distorted point by the undistorted one, x by x, x by y (or y by x) and y by y, where f is 1.
+
+    Of whatever can be added and multiplied: tensors here, arrays where few points are located.
+    """
     r2 = x * x + y * y
     radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
     slope = 2 * (k1 + r2 * (2 * k2 + 3 * r2 * k3))
     xx = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x
     yy = radial + slope * y * y + 6 * p1 * y + 2 * p2 * x
-    xy = slope * x * y + 2 * p1 * x + 2 * p2 * y
-    aspect = (focal[..., 0] / focal[..., 1])[:, :, None]
-    return torch.stack([torch.stack([xx, xy * aspect], -1), torch.stack([xy / aspect, yy], -1)], -2)
+    return xx, slope * x * y + 2 * p1 * x + 2 * p2 * y, yy

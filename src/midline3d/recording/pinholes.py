@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.cameras import UNDISTORTING, Cameras
+from midline3d.cameras import UNDISTORTING, Cameras, distortion_slopes
 
 Array = NDArray[np.float64]
 
@@ -120,14 +120,7 @@ def _step(cameras: Pinholes, points: Array, pixels: Array) -> Array:
 
 def _slopes(cameras: Pinholes, plane: Array, depth: Array) -> Array:
     """(camera, 2, 3, point) derivatives of u and v by X, Y and Z, px per mm: `cameras.projection_jacobian`."""
-    k1, k2, p1, p2, k3 = cameras.distortion.T[..., None]
-    x, y = plane[:, 0], plane[:, 1]
-    r2 = x * x + y * y
-    radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
-    slope = 2 * (k1 + r2 * (2 * k2 + 3 * r2 * k3))
-    xx = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x
-    yy = radial + slope * y * y + 6 * p1 * y + 2 * p2 * x
-    xy = slope * x * y + 2 * p1 * x + 2 * p2 * y
+    xx, xy, yy = distortion_slopes(plane[:, 0], plane[:, 1], *cameras.distortion.T[..., None])
     turn = cameras.rotation[..., None]
     across = (turn[:, :2] - plane[:, :, None] * turn[:, 2:]) / depth[:, None, None]
     distortion = np.stack([xx, xy, xy, yy], 1).reshape(len(plane), 2, 2, 1, -1)

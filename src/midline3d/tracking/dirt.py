@@ -131,19 +131,19 @@ def find_dirt(left: LeftOver, wanted: list[int], settings: DirtSettings, reach: 
 
     reach: frames that each of them speaks for beside itself.
     """
-    times, light = np.array(left.frames), torch.zeros(len(wanted), *left.light.shape[1:])
-    stretch = max(1, settings.reach // 2)
-    for part, members in groupby(enumerate(wanted), lambda member: left.frames[member[1]] // stretch):
-        rows, telling = list(members), _around(times, (part + 0.5) * stretch, settings)
+    views = side_by_side(lambda camera: _dirt_in_view(left, wanted, camera, settings), range(left.light.shape[1]))
+    return Dirt.of([left.frames[row] for row in wanted], left.places[wanted], torch.stack(views, 1), reach)
 
-        def look(camera: int, rows: list[tuple[int, int]] = rows, telling: NDArray[np.int64] = telling) -> None:
-            free = _free_light(left, telling, camera, settings)
-            for index, row in rows:
-                some = _around(times, times[row], settings)
-                light[index, camera] = _middle(left, free, row, some, camera, settings)
 
-        side_by_side(look, range(left.light.shape[1]))
-    return Dirt.of([left.frames[row] for row in wanted], left.places[wanted], light, reach)
+def _dirt_in_view(
+    left: LeftOver, wanted: list[int], camera: int, settings: DirtSettings
+) -> Float[Tensor, "wanted w w"]:
+    """The light of dirt in one view; what of an end's stays is told for half a reach of frames at once."""
+    times, light, stretch = np.array(left.frames), list[Tensor](), max(1, settings.reach // 2)
+    for part, rows in groupby(wanted, lambda row: left.frames[row] // stretch):
+        free = _free_light(left, _around(times, (part + 0.5) * stretch, settings), camera, settings)
+        light += [_middle(left, free, row, _around(times, times[row], settings), camera, settings) for row in rows]
+    return torch.stack(light)
 
 
 def _free_light(
