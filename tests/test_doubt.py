@@ -3,10 +3,11 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
-from midline3d.tracking.doubt import Signs, doubt
+from midline3d.tracking.doubt import Signs, doubt, together
 
 VERTICES = 32
 RIGHT = Signs(
@@ -55,3 +56,37 @@ def test_what_is_not_a_number_stays_so() -> None:
     assert math.isnan(float(doubt(replace(RIGHT, across=at(RIGHT.across, 16, math.nan)))))
     batch = Signs(**{name: torch.cat([value, value]) for name, value in vars(RIGHT).items()})
     assert doubt(batch).shape == (2,)
+
+
+def test_a_frame_among_frames_that_are_doubted_is_doubted_as_they_are() -> None:
+    alone = np.full(40, 0.002)
+    alone[10:30] = 0.14
+    alone[20] = 0.03
+    found = together(alone)
+    assert found[20] > 0.2 and found[5] < 0.2 and found[0] < 0.02
+
+
+def test_neighbours_clear_a_frame_that_is_doubted_a_little_but_not_one_that_is_doubted_much() -> None:
+    alone = np.full(40, 0.001)
+    alone[12], alone[30] = 0.14, 0.4
+    found = together(alone)
+    assert found[12] < 0.05 and found[30] >= 0.4
+
+
+def test_frames_without_a_midline_say_nothing_and_have_no_doubt() -> None:
+    alone = np.full(21, 0.1)
+    alone[8:13] = np.nan
+    found = together(alone)
+    assert np.isnan(found[8:13]).all()
+    np.testing.assert_allclose(found[:8], found[0])
+    np.testing.assert_allclose(found[13:], found[0])
+
+
+def test_doubts_together_do_not_depend_on_the_direction_of_time() -> None:
+    alone = np.random.default_rng(3).uniform(0, 0.5, 50)
+    np.testing.assert_allclose(together(alone), together(alone[::-1])[::-1], rtol=1e-12)
+
+
+def test_certainty_either_way_is_a_probability_still() -> None:
+    found = together(np.array([0.0, 1.0, 0.0]))
+    assert ((found >= 0) & (found <= 1)).all() and found[1] == 1.0

@@ -35,6 +35,8 @@ from midline3d.store.segments import SEGMENTS, Segment, fingerprint, segments_in
 FINAL = "midline.nc"
 SEGMENT_FRAMES = 64
 """Frames after which a segment is written: more would lose more in a crash, fewer would make many files."""
+OPEN_SEGMENTS = 4
+"""Segments kept in memory for reading, some 1 MB each."""
 SEGMENT_SECONDS = 1.5
 """Age of the oldest frame in memory at which a segment is written even so: what a crash costs, but for the frame in
 hand."""
@@ -51,8 +53,8 @@ class Result:
         self._home: dict[int, int] = {}  # of every frame that is there: its segment's number, 0 in memory
         self._last = manifest.since
         self._terms: set[str] = set()
-        self._open: tuple[int, dict[str, NDArray[Any]] | None] = (0, None)
-        """The segment that was read last, by its number."""
+        self._open: dict[int, dict[str, NDArray[Any]] | None] = {}
+        """The segments that were read last, by their numbers."""
         self._waiting: dict[int, FrameResult] = {}
         self._known: dict[str, Any] = {}
         self._since = 0.0
@@ -62,7 +64,7 @@ class Result:
     def _load(self) -> None:
         """Takes the segments that are whole."""
         folder, manifest = self.folder, self._manifest
-        self._segments, self._home, self._last, self._terms, self._open = {}, {}, manifest.since, set(), (0, None)
+        self._segments, self._home, self._last, self._terms, self._open = {}, {}, manifest.since, set(), {}
         for segment in segments_in(folder, manifest.since):
             arrays = segment.read(folder, lambda name: name == "frame")
             self._last = segment.number
@@ -274,11 +276,13 @@ class Result:
         if frame in self._waiting:
             return self._waiting[frame]
         number = self._home.get(frame, 0)
-        # Frames are mostly read one after the other: the last segment is kept open.
-        if number != self._open[0]:
+        # Frames are mostly read one after the other, and some of them lie in later segments: the last few stay open.
+        if number not in self._open:
+            if len(self._open) == OPEN_SEGMENTS:
+                del self._open[next(iter(self._open))]
             segment = self._segments.get(number)
-            self._open = number, None if segment is None else segment.read(self.folder)
-        arrays = self._open[1]
+            self._open[number] = None if segment is None else segment.read(self.folder)
+        arrays = self._open[number]
         return None if arrays is None else unpack(arrays, arrays["frame"].tolist().index(frame))
 
     def dataset(self) -> xr.Dataset:

@@ -26,6 +26,7 @@ from midline3d.tracking.checkpoint import plain, recorded, stored_state
 from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, frames_to_clean
 from midline3d.tracking.clip import DIRT
 from midline3d.tracking.contested import second_midlines, without_springs
+from midline3d.tracking.doubt import together
 from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outcome
 from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
 from midline3d.tracking.judging import rank
@@ -34,6 +35,8 @@ from midline3d.tracking.second_look import frames_to_search, searched_again
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
+HARDLY = 0.01
+"""Doubt under which a frame is not written down again for what those around it say: it stays next to none."""
 TURNED = 64
 """Frames whose votes are taken in one batch; and that are turned round before the next word of progress."""
 Votes = dict[int, float]
@@ -131,24 +134,25 @@ def put_right(
         frames.write(tracked)
     for frame, record in (contested | apart).items():
         result.append(frames.start + frame, record)
+    changed = judged_together(frames)
     result.flush()
     return (
         f"{turned} frames turned round, {len(cleaned_frames)} fitted again without dirt, "
         f"{len(better.keys() - cleaned_frames.keys())} came out better from their other side, "
         f"{len(apart)} suspect where two clips do not meet, "
-        f"{sum(record.status == 'suspect' for record in contested.values())} where another midline fits as well"
+        f"{sum(record.status == 'suspect' for record in contested.values())} where another midline fits as well, "
+        f"{changed} judged otherwise for the frames around them"
     )
 
 
 def _cleaned(frames: ClipFrames, progress: Progress) -> tuple[ClipFrames, dict[int, Tracked]]:
     """The frames with all the dirt known that they show together, and those of them fitted again that have any."""
     clip = frames.beginning.clip
-    records = {frame: frames.read(frame) for frame in range(len(clip))} if clip.settings.dirt.removed else {}
-    left = {
-        frame: float(np.max(record.unexplained))
-        for frame, record in records.items()
-        if record is not None and record.unexplained is not None
-    }
+    left = dict[int, float]()
+    for frame in range(len(clip)) if clip.settings.dirt.removed else ():
+        record = frames.read(frame)
+        if record is not None and record.unexplained is not None:
+            left[frame] = float(np.max(record.unexplained))
     chosen = frames_to_clean(clip, left)
     if not chosen:
         return frames, {}
@@ -328,3 +332,25 @@ def _apart(frames: ClipFrames, seams: tuple[int, ...], better: dict[int, Tracked
             if record is not None and record.status == "ok":
                 found[frame] = replace(record, status="suspect", reason="directions disagree")
     return found
+
+
+def judged_together(frames: ClipFrames) -> int:
+    """Judges all frames anew by their doubt, with what those around them say; returns how many have changed status."""
+    count, limit = len(frames.beginning.clip), frames.beginning.clip.settings.judging.doubt_together
+    alone = np.full(count, np.nan)
+    for frame in range(count):
+        record = frames.read(frame)
+        if record is not None and record.doubt is not None:
+            alone[frame] = float(record.doubt)
+    doubts, changed = together(alone), 0
+    for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():
+        record = frames.read(frame)
+        if record is None:
+            continue
+        new = replace(record, doubt=float(doubts[frame]))
+        if record.status == "ok" or record.reason == "uncertain":
+            trusted = doubts[frame] <= limit
+            new = replace(new, status="ok" if trusted else "suspect", reason="" if trusted else "uncertain")
+        changed += new.status != record.status
+        frames.result.append(frames.start + frame, new)
+    return changed

@@ -1,0 +1,75 @@
+"""Frames judged anew by what those around them say, once all are there."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from midline3d.settings import Settings
+from midline3d.store import FrameResult, Header, Result
+from midline3d.tracking.repair import ClipFrames, judged_together
+
+COUNT, START = 40, 100
+
+
+class _Clip:
+    """As much of a clip as judging asks for."""
+
+    settings = Settings()
+    prepared = SimpleNamespace(start=START)
+
+    def __len__(self) -> int:
+        return COUNT
+
+
+def frames_with(folder: Path, records: dict[int, FrameResult]) -> ClipFrames:
+    header = Header(
+        frames=tuple(range(START, START + COUNT)), fps=25.0, cameras=("a", "b"), keypoints=8, settings="", inputs={}
+    )
+    result = Result.start(folder, header)
+    for frame, record in records.items():
+        result.append(START + frame, record)
+    result.flush()
+    beginning: Any = SimpleNamespace(clip=_Clip())
+    return ClipFrames(beginning, result)
+
+
+def record(doubt: float, **more: Any) -> FrameResult:
+    return replace(FrameResult(status="ok", position=np.zeros((8, 3)), loss=1.0, doubt=doubt), **more)
+
+
+def test_an_ok_frame_among_uncertain_ones_is_uncertain_and_a_single_uncertain_one_is_cleared(tmp_path: Path) -> None:
+    doubted = {"status": "suspect", "reason": "uncertain"}
+    records = {frame: record(0.001) for frame in range(COUNT)}
+    records |= {frame: record(0.5, **doubted) for frame in range(5, 20)}
+    records[12] = record(0.05)
+    records[33] = record(0.12, **doubted)
+    frames = frames_with(tmp_path / "out", records)
+    assert judged_together(frames) == 2
+    inside, single, far = (frames.read(frame) for frame in (12, 33, 39))
+    assert inside is not None and (inside.status, inside.reason) == ("suspect", "uncertain")
+    assert inside.doubt is not None and inside.doubt > 0.2
+    assert single is not None and (single.status, single.reason) == ("ok", "")
+    assert far is not None and far.status == "ok"
+
+
+def test_what_other_reasons_say_stands_and_a_quiet_recording_is_not_written_again(tmp_path: Path) -> None:
+    records = {frame: record(0.001) for frame in range(COUNT)}
+    records[7] = record(0.001, status="suspect", reason="light unexplained")
+    frames = frames_with(tmp_path / "out", records)
+    before = frames.result.last
+    assert judged_together(frames) == 0
+    assert frames.result.last == before
+    kept = frames.read(7)
+    assert kept is not None and kept.reason == "light unexplained"
+
+
+def test_frames_without_a_midline_stay_as_they_are(tmp_path: Path) -> None:
+    records = {frame: record(0.4, status="suspect", reason="uncertain") for frame in range(COUNT)}
+    records[20] = FrameResult(status="lost", reason="no fit")
+    frames = frames_with(tmp_path / "out", records)
+    assert judged_together(frames) == 0
+    lost = frames.result.read(START + 20)
+    assert lost is not None and (lost.status, lost.reason) == ("lost", "no fit")
