@@ -10,7 +10,7 @@ from torch import Tensor
 from midline3d.appearance import optics
 from midline3d.cameras import project
 from midline3d.fitting import body as learning
-from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, average_body, learn
+from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, _factor, average_body, learn
 from midline3d.fitting.second_order import Problem, rendered, take_step
 from midline3d.fitting.views import Views
 from midline3d.kernels import spline_basis
@@ -177,3 +177,16 @@ def test_the_variance_of_the_length_is_that_of_everything_together(scene: Scene)
     expected = float(torch.linalg.inv(whole)[-1, -1])
     found = learning.length_variance(scene.problem, scene.rig, scene.state, scene.shared, prior)
     assert found == pytest.approx(expected, rel=1e-6) and found > 0
+
+
+def test_normal_equations_that_rounding_has_made_negative_are_damped_and_the_others_are_not() -> None:
+    generator = torch.Generator().manual_seed(2)
+    turns = torch.linalg.qr(torch.randn(4, 6, 6, generator=generator, dtype=torch.float64)).Q
+    sizes = torch.tensor([3e4, 1e3, 10.0, 1.0, 1e-2, 1e-4], dtype=torch.float64).repeat(4, 1)
+    sizes[1, -1], sizes[2, -1] = -1e-3, -0.5
+    frames = turns @ torch.diag_embed(sizes) @ turns.mT
+    factor = _factor(frames)
+    again = factor @ factor.mT
+    torch.testing.assert_close(again[[0, 3]], frames[[0, 3]], rtol=1e-12, atol=1e-9)
+    assert float((again[1] - frames[1]).abs().max()) < 1e-6 * 3e4
+    assert float((again[2] - frames[2]).abs().max()) < 2e-4 * 3e4

@@ -27,6 +27,9 @@ SETTLED = 0.03
 """Energy: learning has converged once an iteration gains less. Relative to the energy itself, which is mostly noise, it
 would stop long before the ends have found their place."""
 
+ROUNDED = (1e-7, 1e-6, 1e-5, 1e-4)
+"""Shares of a frame's largest diagonal element that are added to all where its normal equations are not positive."""
+
 DAMPING = Damping(least=1e-7)
 """Some hundred numbers of all frames together are known better than those of one."""
 
@@ -241,10 +244,28 @@ def _schur_complement(here: _Point, system: System, damping: float) -> SchurComp
     frames, coupling = hessian[:, own][:, :, own], hessian[:, own][:, :, common]
     diagonal = torch.diagonal(frames, dim1=1, dim2=2)
     diagonal += damping * diagonal + 1e-9 * diagonal.amax(1, keepdim=True)
-    solved = torch.cholesky_solve(torch.cat([coupling, gradient[:, own, None]], -1), torch.linalg.cholesky(frames))
+    solved = torch.cholesky_solve(torch.cat([coupling, gradient[:, own, None]], -1), _factor(frames))
     reduced = (hessian[:, common][:, :, common] - coupling.mT @ solved[..., :-1]).sum(0)
     slope = (gradient[:, common] - (coupling.mT @ solved[..., -1:]).squeeze(-1)).sum(0)
     return SchurComplement(reduced, slope, own, solved)
+
+
+def _factor(frames: Float[Tensor, "batch own own"]) -> Float[Tensor, "batch own own"]:
+    """Cholesky factors of the frames' normal equations.
+
+    The pixels' sums are float32, so that what a frame hardly knows can come out negative by their rounding: a worm that
+    leaves the picture had -1e-3 beside 3e4. Such frames are damped until they can be solved, the others are left alone.
+    """
+    factor, failed = torch.linalg.cholesky_ex(frames)
+    largest = torch.diagonal(frames, dim1=1, dim2=2).amax(1)
+    more = torch.zeros_like(largest)
+    for share in ROUNDED:
+        if not bool(failed.any()):
+            return factor
+        more = torch.where(failed > 0, share * largest, more)
+        damped = frames + torch.diag_embed(more[:, None].expand(-1, frames.shape[1]))
+        factor, failed = torch.linalg.cholesky_ex(damped)
+    return factor if not bool(failed.any()) else torch.linalg.cholesky(frames)
 
 
 def _step(
