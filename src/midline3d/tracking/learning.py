@@ -265,19 +265,17 @@ def drawn_light(clip: Clip, sample: Sample, taper: Profile) -> Float[Tensor, "fr
     return rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
 
 
-def dirt_beside(
-    clip: Clip,
-    sample: Sample,
-    taper: Profile,
-    drawn: Float[Tensor, "frame camera w w"],
-    wanted: list[int] | None = None,
-    reach: int | None = None,
-) -> Dirt:
-    """The dirt beside a body that is drawn in some frames.
+def dirt_beside(clip: Clip, sample: Sample, taper: Profile, drawn: Float[Tensor, "frame camera w w"]) -> Dirt:
+    """The dirt beside a body that is drawn in some frames; each speaks for others as far as others speak for it.
 
-    drawn: as `drawn_light` gives it; wanted: rows whose dirt it is, else all; reach: frames that each speaks for, else
-    as far as others speak for it.
+    drawn: as `drawn_light` gives it.
     """
+    left, settings = light_left_over(clip, sample, taper, drawn), clip.settings.dirt
+    return find_dirt(left, list(range(len(sample.frames))), settings, settings.reach)
+
+
+def light_left_over(clip: Clip, sample: Sample, taper: Profile, drawn: Float[Tensor, "frame camera w w"]) -> LeftOver:
+    """What a body leaves over that is drawn in some frames, as `drawn_light` gives it."""
     settings, evidence, frames = clip.settings.dirt, clip.settings.evidence, sample.frames
     light = clip.signal(frames)
     left = (light if clip.veil is None else clip.veil.removed(light)) - drawn
@@ -286,7 +284,7 @@ def dirt_beside(
     onward = project(clip.local_cameras(frames), straight_on(sample.states, settings.onward), sample.states.shift)
     ways = onward.unflatten(2, (2, -1))
     beyond = torch.stack([squares_around(way, drawn.shape[-1], round(width)) for way in ways.unbind(2)], 2)
-    over = LeftOver(
+    return LeftOver(
         frames=frames,
         places=clip.places(frames),
         light=torch.where(body, torch.nan, left).cpu(),
@@ -295,8 +293,6 @@ def dirt_beside(
         near=grown_in_cells(body | beyond.any(2), width * evidence.reach).cpu(),
         noise=torch.from_numpy(clip.prepared.noise).float(),
     )
-    rows = list(range(len(frames))) if wanted is None else wanted
-    return find_dirt(over, rows, settings, settings.reach if reach is None else reach)
 
 
 def body_taper(clip: Clip, frame: int, body: Body) -> Profile:
