@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from torch.nn.functional import avg_pool2d, grid_sample
+from torch.nn.functional import grid_sample
 
 from midline3d.appearance import Profile
 from midline3d.cameras import scale
@@ -21,7 +21,7 @@ from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 from midline3d.tracking.doubt import Signs, doubt
-from midline3d.tracking.masks import grown_in_cells
+from midline3d.tracking.masks import averaged, grown_in_cells
 
 AVERAGED = 2.2
 """Factor by which averaging over 3 x 3 px lowers the noise: 3 if neighbours were independent, which they are not."""
@@ -87,7 +87,7 @@ def evidence(
     raw = problem.views.images
     light = torch.where(raw < 0, 1 - 1 / (1 + raw), raw) / unit
     drawn = rendered(problem, state) / unit if drawn is None else drawn
-    light, drawn = (avg_pool2d(each, 3, stride=1, padding=1, count_include_pad=False) for each in (light, drawn))
+    light, drawn = (averaged(each) for each in (light, drawn))
     noise = noise / AVERAGED
     least = torch.clamp(settings.doubt * noise, min=settings.faint)[:, None, None]
     light, drawn = light.clamp(-1, settings.brightest), drawn.clamp(max=settings.brightest)
