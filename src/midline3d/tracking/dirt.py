@@ -152,7 +152,7 @@ def _dirt_in_view(
 ) -> Float[Tensor, "wanted w w"]:
     """The light of dirt in one view; what of an end's stays is told for half a reach of frames at once."""
     times, light, stretch = np.array(left.frames), list[Tensor](), max(1, settings.reach // 2)
-    images, places, noise = left.light[:, camera].numpy(), left.places[:, camera], left.noise[camera].numpy()[()]
+    images, places, noise = left.light[:, camera].numpy(), left.places[:, camera], np.float32(left.noise[camera])
     finite = np.isfinite(images)
     for part, rows in groupby(wanted, lambda row: left.frames[row] // stretch):
         telling = _around(times, (part + 0.5) * stretch, settings)

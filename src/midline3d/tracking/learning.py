@@ -31,6 +31,7 @@ from midline3d.tracking.clip import Clip
 from midline3d.tracking.dirt import Dirt, LeftOver, find_dirt, straight_on
 from midline3d.tracking.evidence import body_width
 from midline3d.tracking.masks import grown_in_cells, squares_around
+from midline3d.tracking.threads import on_all_cores
 from midline3d.tracking.veil import learn_veil
 
 HELD = 1e12
@@ -149,20 +150,27 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
 
 def _profile(clip: Clip, animal: Animal) -> dict[int, Animal]:
     """The animal by its length, in steps from its own, for as long as they are likely."""
+    tried = {0: animal}
+    for way in on_all_cores(lambda direction: _lengths(clip, animal, direction), (1, -1)):
+        tried |= way
+    return tried
+
+
+def _lengths(clip: Clip, animal: Animal, direction: int) -> dict[int, Animal]:
+    """The animal by its length, ever longer (direction 1) or shorter (-1), for as long as that is likely."""
     own, tried = clip.settings.body, {0: animal}
-    for direction in (1, -1):
-        ends: tuple[bool, ...] = (True, False)
-        for place in range(direction, direction * (MOST_LENGTHS + 1), direction):
-            length = (1 + place * own.stretch) * animal.body.length
-            made = {tail: _at_length(clip, tried[place - direction], length, tail) for tail in ends}
-            made = {tail: each for tail, each in made.items() if np.isfinite(each.energy)}
-            if not made:
-                break
-            better = min(made, key=lambda tail: made[tail].energy)
-            ends, tried[place] = (better,), made[better]
-            least = min(each.energy for each in tried.values())
-            if tried[place].energy > least + UNLIKELY * own.sure * nat(clip.settings):
-                break
+    ends: tuple[bool, ...] = (True, False)
+    for place in range(direction, direction * (MOST_LENGTHS + 1), direction):
+        length = (1 + place * own.stretch) * animal.body.length
+        made = {tail: _at_length(clip, tried[place - direction], length, tail) for tail in ends}
+        made = {tail: each for tail, each in made.items() if np.isfinite(each.energy)}
+        if not made:
+            break
+        better = min(made, key=lambda tail: made[tail].energy)
+        ends, tried[place] = (better,), made[better]
+        least = min(each.energy for each in tried.values())
+        if tried[place].energy > least + UNLIKELY * own.sure * nat(clip.settings):
+            break
     return tried
 
 
