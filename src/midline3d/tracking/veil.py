@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch.nn.functional import avg_pool2d, interpolate
 
 from midline3d.shapes import Float, Tensor
@@ -111,6 +110,8 @@ def _scattered(small: Float[Tensor, "batch camera h w"], kernel: Float[Tensor, "
 def _shares(
     ghosts: Float[Tensor, "pixel place"], more: Float[Tensor, " pixel"], spread: Float[Tensor, " pixel"], damping: float
 ) -> Float[Tensor, " place"]:
+    from scipy.optimize import nnls  # heavy, and only where a veil is learned
+
     a = (ghosts / spread[:, None]).double().cpu().numpy()
     b = (more / spread).double().cpu().numpy()
     weight, shares = np.ones(len(b)), np.zeros(a.shape[1])
