@@ -39,7 +39,8 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
         run.log.say(f"{done} of {count} frames are there, {count - done} to do")
         if finished(run.result):
             return concluded(run)
-        with Crew.made_ready(_wanted(run, workers)) as crew:
+        workers = workers or usual_workers(how_many(count, job.settings.tracking))
+        with Crew.made_ready(workers, _clips_to_do(run)) as crew:
             plan = planned(run)
             with _timed(run.result):
                 if len(plan.spans) == 1:
@@ -51,12 +52,10 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
         return put_together(run, plan)
 
 
-def _wanted(run: Run, workers: int | None) -> int:
-    """Processes that the clips are to be followed in; none where there is but one, on a GPU, or when all is there."""
+def _clips_to_do(run: Run) -> int:
+    """Clips to be followed in processes, at most: none where there is but one, on a GPU, or when all is there."""
     clips = how_many(len(run.prepared), run.job.settings.tracking)
-    if clips == 1 or run.job.device != "cpu" or run.result.complete:
-        return 0
-    return workers or usual_workers(clips)
+    return 0 if clips == 1 or run.job.device != "cpu" or run.result.complete else clips
 
 
 @contextmanager

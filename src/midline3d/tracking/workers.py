@@ -59,10 +59,10 @@ class Crew:
 
     @staticmethod
     @contextmanager
-    def made_ready(workers: int) -> Iterator[Crew]:
-        """Processes that make ready while other things are done, for that takes seconds each; in the end they are
-        killed, whatever they are at."""
-        crew = Crew(workers, [Child(_threads(workers)) for _ in range(workers)])
+    def made_ready(workers: int, tasks: int) -> Iterator[Crew]:
+        """Processes for so many tasks that make ready while other things are done, for that takes seconds each; in the
+        end they are killed, whatever they are at."""
+        crew = Crew(workers, [Child(_threads(workers)) for _ in range(min(workers, tasks))])
         try:
             yield crew
         finally:
