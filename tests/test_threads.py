@@ -57,3 +57,8 @@ def test_a_fault_is_the_callers_and_leaving_early_leaves_torch_as_it_was(four_co
     assert next(some) == 0
     some.close()
     assert torch.get_num_threads() == before
+
+
+def test_work_may_ask_for_all_cores_itself(four_cores: None) -> None:
+    sums = on_all_cores(lambda start: sum(on_all_cores(lambda more: start + more, range(3))), range(40))
+    assert list(sums) == [3 * start + 3 for start in range(40)]

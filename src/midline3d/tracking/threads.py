@@ -3,6 +3,7 @@ Python's own lock."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from typing import TypeVar
@@ -10,7 +11,7 @@ from typing import TypeVar
 import torch
 
 from midline3d.processors import cores
-from midline3d.recording.sources import in_order
+from midline3d.recording.sources.threads import THREADS, in_order
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -22,9 +23,11 @@ def on_all_cores(
     """What `work` makes of each item, in order, some items ahead of who takes it; items come from the caller's thread.
 
     Each is worked on by one core alone, so that what comes of it does not depend on how many there are. On another
-    device than the CPU one item follows the other: it is busy with each.
+    device than the CPU one item follows the other, for it is busy with each; and within `work`, where threads that wait
+    for each other's would wait for ever.
     """
-    if device is not None and device.type != "cpu":
+    elsewhere = device is not None and device.type != "cpu"
+    if elsewhere or threading.current_thread().name.startswith(THREADS):
         for item in items:
             yield work(item)
         return
