@@ -21,7 +21,7 @@ from midline3d.tracking.checkpoint import plain, whole
 from midline3d.tracking.cleaning import changed_by, frames_to_clean
 from midline3d.tracking.dirt import Dirt, LeftOver, find_dirt, further_on, straight_on
 from midline3d.tracking.learning import Animal, Sample
-from midline3d.tracking.masks import grown, grown_in_cells, squares_around
+from midline3d.tracking.masks import averaged, grown, grown_in_cells, squares_around
 from midline3d.tracking.reconstruct import Job, reconstruct
 
 SIZE, FRAMES = 40, 12
@@ -174,6 +174,37 @@ def test_pixels_around_points() -> None:
     there = squares_around(seen, 9, 1)
     assert there[0, 0].nonzero().tolist() == [[v, u] for v in (4, 5, 6) for u in (1, 2, 3)]
     assert torch.equal(grown(there, 0), there)
+
+
+def test_pixels_around_points_at_the_border_and_outside() -> None:
+    generator = torch.Generator().manual_seed(3)
+    points = 50 * torch.rand(2, 3, 8, 2, generator=generator) - 10
+    there = squares_around(points, 31, 4)
+    v, u = torch.meshgrid(torch.arange(31), torch.arange(31), indexing="ij")
+    near = (points.round()[..., None, None, :] - torch.stack([u, v], -1)).abs().amax(-1) <= 4
+    assert torch.equal(there, near.any(2))
+
+
+@pytest.mark.parametrize("size", [(21, 30), (16, 1), (1, 1)])
+def test_means_over_neighbours_are_those_of_torch(size: tuple[int, int]) -> None:
+    images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(1))
+    right = torch.nn.functional.avg_pool2d(images, 3, stride=1, padding=1, count_include_pad=False)
+    assert torch.equal(averaged(images), right), "to the last bit"
+
+
+def test_parts_of_what_is_left_over_are_joined_in_time() -> None:
+    left, places = passing(1)
+    ways, near = torch.zeros(FRAMES, 1, 2, 2, 2), torch.ones_like(left, dtype=torch.bool)
+    beyond = torch.zeros(FRAMES, 1, 2, SIZE, SIZE, dtype=torch.bool)
+    noise = torch.tensor([2.0])
+    whole = LeftOver(list(range(FRAMES)), places, left, beyond, ways, near, noise)
+    parts = [
+        LeftOver(whole.frames[part], places[part], left[part], beyond[part], ways[part], near[part], noise)
+        for part in (slice(0, 5), slice(5, 9), slice(9, 12))
+    ]
+    joined = LeftOver.joined(parts, 2, 10)
+    assert joined.frames == list(range(2, 11)) and np.array_equal(joined.places, places[2:11])
+    assert torch.equal(joined.light.nan_to_num(-1), left[2:11].nan_to_num(-1)) and joined.near.shape == left[2:11].shape
 
 
 def test_pixels_around_a_mask() -> None:

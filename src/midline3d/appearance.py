@@ -6,7 +6,7 @@ animal's own: its width and opacity along the body, learned once per recording, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +15,7 @@ import torch
 
 from midline3d.cameras import Cameras, depths
 from midline3d.rendering import Blobs
-from midline3d.shapes import Float, Tensor
+from midline3d.shapes import Float, Int, Tensor
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,13 @@ class Profile:
         bodies = len(self.sharp) if self.sharp.ndim == 2 else 1
         numbers = [*vars(self.shape).values(), self.sharp, self.length]
         return torch.cat([value.reshape(bodies, -1) for value in numbers], 1)
+
+    def taken(self, rows: Int[Tensor, " row"]) -> Profile:
+        """Of some frames of a batch."""
+        if self.sharp.ndim == 1:
+            return self  # one body for all
+        shape = Shape(**{name: value[rows] for name, value in vars(self.shape).items()})
+        return replace(self, shape=shape, sharp=self.sharp[rows], length=self.length[rows])
 
     def apply(self, view: ViewAppearance, optics: Optics) -> BlobAppearance:
         """See `Taper.apply`: each part is as wide as itself and its blur, and the fainter the wider blur makes it."""

@@ -13,7 +13,7 @@ import torch
 
 from midline3d.curve import rotation_exp, skew
 from midline3d.rows import side_by_side, split_rows
-from midline3d.shapes import Float, Tensor
+from midline3d.shapes import Float, Int, Tensor
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,15 @@ class Cameras:
 
     def to(self, *args: torch.dtype | torch.device | str) -> Cameras:
         return Cameras(**{item.name: getattr(self, item.name).to(*args) for item in fields(self)})
+
+    def taken(self, rows: Int[Tensor, " row"]) -> Cameras:
+        """Those of some frames of the batch, each as often as it is named."""
+        frames = {name: value for name, value in vars(self).items() if name != "shift_basis"}
+        each = {
+            name: value[rows] if len(value) > 1 else value.expand(len(rows), *value.shape[1:])
+            for name, value in frames.items()
+        }
+        return replace(self, **each)
 
     def local(self, origin: Float[Tensor, "batch 3"], crop: Float[Tensor, "batch camera 2"]) -> Cameras:
         """The same cameras seen from a world origin near the animal, in crops whose first pixels lie at `crop`.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from midline3d.calibration.opencv import OPENCV_SUFFIXES, from_folder, from_opencv, write_opencv
 from midline3d.calibration.records import Calibration, Camera, make_calibration, make_camera
@@ -110,6 +109,8 @@ def _from_anipose(path: Path) -> Calibration:
 
 
 def _anipose_text(calibration: Calibration) -> str:
+    from scipy.spatial.transform import Rotation  # half a second, which no worker that follows a worm has to give
+
     lines = []
     for index, camera in enumerate(calibration.cameras):
         if camera.size is None:

@@ -34,6 +34,10 @@ class Pins:
         """The pins of one frame for many starts of it."""
         return Pins(**{name: value.expand(count, *value.shape[1:]) for name, value in vars(self).items()})
 
+    def taken(self, rows: Int[Tensor, " row"]) -> Pins:
+        """The pins of some of the frames."""
+        return Pins(**{name: value[rows] for name, value in vars(self).items()})
+
     def weighted(self, times: float) -> Pins:
         """The same places, so many times as strong."""
         return Pins(self.camera, self.vertex, self.place, times * self.weight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 
 import torch
@@ -16,13 +16,16 @@ from midline3d.kernels import Backend, Basis, Layout, Prior, StepLimits, System,
 from midline3d.rendering import Blobs, Objective, Products, products, render
 from midline3d.settings import SecondOrderSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
-from midline3d.state import Bounds, FrameState, where
+from midline3d.state import Bounds, FrameState, merged, where
 
 MOST_LOG_LENGTH, MOST_LOG_APPEARANCE = 0.1, 0.3
 """What one step may change at most in the logarithms of the length and of the views' sigma, iota and rho."""
 
 
 DAMPING = Damping()
+MOST_ACTIVE = 0.95
+"""Share of a batch's frames that are not at rest yet, from which on the others are put aside: taking the rows of a
+batch apart costs a thirtieth of drawing them."""
 TERMS = ("pixels", "curvature", "temporal")
 """Of the energy."""
 
@@ -43,6 +46,16 @@ class Problem:
     """Places that the midline has to run through."""
     backend: Backend | None = None
     """Who does the sums; none: the fastest."""
+
+    def taken(self, rows: Int[Tensor, " row"]) -> Problem:
+        """Some of the frames."""
+        return replace(
+            self,
+            views=self.views.taken(rows),
+            taper=self.taper.taken(rows),
+            anchor=self.anchor[rows],
+            pins=None if self.pins is None else self.pins.taken(rows),
+        )
 
     @cached_property
     def kernels(self) -> Backend:
@@ -88,6 +101,21 @@ class Evaluation:
     prior_gradient: Float[Tensor, "batch unknown"]
     """g of the curvature's and the temporal terms."""
 
+    def taken(self, rows: Int[Tensor, " row"]) -> Evaluation:
+        """Of some of the frames."""
+
+        def record(one: BlobAppearance | Products) -> dict[str, Tensor]:
+            return {name: value[rows] for name, value in vars(one).items()}
+
+        return Evaluation(
+            state=self.state[rows],
+            appearance=BlobAppearance(**record(self.appearance)),
+            products=Products(**record(self.products)),
+            energy=self.energy[rows],
+            terms={name: value[rows] for name, value in self.terms.items()},
+            prior_gradient=self.prior_gradient[rows],
+        )
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -98,7 +126,16 @@ class Fit:
     terms: dict[str, Float[Tensor, " batch"]]
     iterations: Int[Tensor, " batch"]
     at: Evaluation | None = None
-    """The states held against the images, for as long as the whole batch is meant: it is large."""
+    """The states held against the images, for as long as the whole batch is meant and came to rest at once: it is
+    large."""
+
+    @staticmethod
+    def joined(parts: list[Fit], rows: Int[Tensor, " batch"]) -> Fit:
+        """One batch out of several, whose frames belong into these rows."""
+        back = rows.argsort().tolist()
+        terms = {name: torch.cat([part.terms[name] for part in parts]) for name in parts[0].terms}
+        energy, iterations = (torch.cat([getattr(part, name) for part in parts]) for name in ("energy", "iterations"))
+        return Fit(merged([part.state for part in parts]), energy, terms, iterations)[back]
 
     def __getitem__(self, index: list[int]) -> Fit:
         terms = {name: value[index] for name, value in self.terms.items()}
@@ -162,7 +199,14 @@ def fit(problem: Problem, state: FrameState, iterations: int, at: Evaluation | N
     damping = torch.full_like(per_mm, DAMPING.first)
     active = torch.ones_like(per_mm, dtype=torch.bool)
     taken = torch.zeros_like(per_mm, dtype=torch.long)
+    rows, settled = torch.arange(len(state)), list[tuple[Tensor, Fit]]()
     for _ in range(iterations):
+        if active.is_cpu and int(active.sum()) <= MOST_ACTIVE * len(active):
+            # Frames at rest would be drawn as often as the slowest one needs.
+            still, on = (each.nonzero().squeeze(1) for each in (~active, active))
+            settled.append((rows[still], Fit(at.state, at.energy, at.terms, taken)[still.tolist()]))
+            problem, at, rows = problem.taken(on), at.taken(on), rows[on]
+            per_mm, damping, taken, active = per_mm[on], damping[on], taken[on], active[on]
         step = problem.kernels.solve(normal_equations(problem, at), damping)
         trial = evaluate(problem, take_step(problem, at.state, step))
         better = active & DAMPING.better(at.energy, trial.energy)
@@ -175,7 +219,10 @@ def fit(problem: Problem, state: FrameState, iterations: int, at: Evaluation | N
         at = chosen(better, trial, at)
         if not active.any():
             break
-    return Fit(at.state, at.energy, at.terms, taken, at)
+    last = Fit(at.state, at.energy, at.terms, taken, at)
+    if not settled:
+        return last
+    return Fit.joined([*(part for _, part in settled), last], torch.cat([*(place for place, _ in settled), rows]))
 
 
 def take_step(problem: Problem, state: FrameState, step: Float[Tensor, "batch unknown"]) -> FrameState:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.functional import avg_pool2d, conv2d, interpolate
 
-from midline3d.cameras import Cameras, scale
+from midline3d.cameras import scale
 from midline3d.fitting.body import average_body
 from midline3d.fitting.second_order import Fit, Problem, fit
 from midline3d.fitting.views import Views
@@ -152,7 +152,7 @@ def _fitted(
     factor = max(1, round(level.pixel * own))
     blur = level.blur * own / factor
     coarse = blurred(coarser(views, factor), blur)
-    coarse = taken(replace(coarse, images=coarse.images * level.contrast), rows)
+    coarse = replace(coarse, images=coarse.images * level.contrast).taken(rows)
     width = math.sqrt((own / factor) ** 2 + blur**2 + PIXEL + settings.pixels.floor**2)
     if state is None:
         state = random_starts(coarse, settings.start.length * worm.length, worm.sigma, level.vertices, generator)
@@ -265,13 +265,6 @@ def refined(state: FrameState, vertices: int) -> FrameState:
     kernels = select_backend(bend.device.type, bend.dtype)
     made = kernels.integrate(state.points[:, old], state.bishop[:, old], bend, state.length, middle)
     return replace(state, points=made.points, bishop=made.bishop, curvature=bend)
-
-
-def taken(views: Views, rows: Int[Tensor, " row"]) -> Views:
-    """A batch of some of the views' frames, each as often as it is named."""
-    values = {name: value if name == "shift_basis" else value[rows] for name, value in vars(views.cameras).items()}
-    # In one piece, once: the renderer would make a copy of its own at every step.
-    return Views(views.images[rows].contiguous(), Cameras(**values))
 
 
 def _per_mm(views: Views) -> Float[Tensor, " camera"]:

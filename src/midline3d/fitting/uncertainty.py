@@ -11,6 +11,7 @@ where the midline lies against the images: an error of the calibration that move
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -59,8 +60,14 @@ def deviations(problem: Problem, state: FrameState, at: Evaluation | None = None
 
 def _by_region(factors: tuple[float, float, float], place: Float[Tensor, " vertex"]) -> Float[Tensor, " vertex"]:
     """Of the head, the middle and the tail, at every vertex, one passing into the next (see `PLACES`)."""
-    head, middle, tail = factors
-    return torch.from_numpy(np.interp(place.cpu(), PLACES, (head, head, middle, middle, tail, tail))).to(place)
+    return _interpolated(factors, len(place)).to(place)
+
+
+@cache
+def _interpolated(factors: tuple[float, float, float], vertices: int) -> Float[Tensor, " vertex"]:
+    """`_by_region`, float64: the same for every frame."""
+    (head, middle, tail), place = factors, torch.linspace(0, 1, vertices)
+    return torch.from_numpy(np.interp(place, PLACES, (head, head, middle, middle, tail, tail)))
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from midline3d.appearance import PaperTaper
 from midline3d.cameras import scale
 from midline3d.fitting.adam import descend
 from midline3d.fitting.objective import Descent
-from midline3d.fitting.start import Guesses, coarser, random_starts, refined, taken
+from midline3d.fitting.start import Guesses, coarser, random_starts, refined
 from midline3d.fitting.views import Views
 from midline3d.settings import AdamSettings, Settings
 from midline3d.state import Bounds
@@ -33,7 +33,7 @@ def search(
     per_mm = float(scale(views.cameras, views.images.new_zeros(frames, 1, 3)).mean())
     factor = max(1, int(sigma * per_mm / COARSE_SIGMA))
     rows = torch.arange(frames, device=views.images.device).repeat_interleave(starts)
-    coarse, width = taken(coarser(views, factor), rows), sigma * per_mm / factor
+    coarse, width = coarser(views, factor).taken(rows), sigma * per_mm / factor
     area = length * per_mm / factor * 2 * width
     scaled = _scaled(adam, length, width)
     descent = Descent(

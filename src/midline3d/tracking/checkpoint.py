@@ -137,8 +137,16 @@ def _stored(beginning: Beginning, result: Result, direction: list[int]) -> Track
 
 def stored_state(clip: Clip, frame: int, record: FrameResult) -> FrameState:
     """A found frame's state, a batch of one, by what a result holds of it."""
-    appearance = {name: torch.from_numpy(np.asarray(getattr(record, name)))[None] for name in APPEARANCE}
-    return stored_states(clip, [frame], torch.from_numpy(np.asarray(record.position))[None], appearance)
+    return states_of_records(clip, [frame], [record])
+
+
+def states_of_records(clip: Clip, frames: list[int], records: list[FrameResult]) -> FrameState:
+    """The states of found frames, a row each, by what a result holds of them: many cost little more than one."""
+    appearance = {
+        name: torch.from_numpy(np.stack([getattr(record, name) for record in records])) for name in APPEARANCE
+    }
+    position = np.stack([np.asarray(record.position) for record in records])
+    return stored_states(clip, frames, torch.from_numpy(position), appearance)
 
 
 def recorded(clip: Clip, tracked: Tracked) -> FrameResult:

@@ -7,19 +7,22 @@ caught on it springs free in some of them; `mending` carries that on to the othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from midline3d.state import FrameState, merged
+from midline3d.state import FrameState
 from midline3d.tracking.begin import Beginning, Progress
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.dirt import Dirt
+from midline3d.tracking.dirt import Dirt, LeftOver, find_dirt
 from midline3d.tracking.evidence import body_width
 from midline3d.tracking.follow import Tracked, each_fitted_from, outcome
-from midline3d.tracking.learning import Sample, body_taper, dirt_beside, drawn_light
+from midline3d.tracking.learning import Sample, body_taper, drawn_light, light_left_over
+from midline3d.tracking.threads import on_all_cores
 
 BLOCK = 100
 """Frames whose dirt is found at once: with those around them, at three views of 200 px, they take some 300 MB."""
@@ -28,8 +31,8 @@ CLEARLY = 0.05
 AT_ONCE = 16
 """Frames drawn or fitted in one batch."""
 
-ReadState = Callable[[int], FrameState | None]
-"""The state of a frame (within the clip), a batch of one; None where it has no midline."""
+ReadStates = Callable[[list[int]], FrameState]
+"""The states of frames (within the clip) that all have a midline, a row each."""
 
 
 def frames_to_clean(clip: Clip, unexplained: dict[int, float]) -> list[int]:
@@ -49,22 +52,45 @@ def frames_to_clean(clip: Clip, unexplained: dict[int, float]) -> list[int]:
 
 
 def dirt_of_frames(
-    beginning: Beginning, chosen: list[int], found: list[int], read: ReadState, progress: Progress
+    beginning: Beginning, chosen: list[int], found: list[int], read: ReadStates, progress: Progress
 ) -> Dirt:
     """The dirt of chosen frames, by all that have a midline (`found`) within reach; both in order."""
-    clip, parts = beginning.clip.on(torch.device("cpu")), list[Dirt]()
-    taper, reach = body_taper(clip, chosen[0], beginning.body.on(clip.device)), clip.settings.dirt.reach
-    for first in range(0, len(chosen), BLOCK):
-        progress("looking for dirt", first, len(chosen))
-        part = chosen[first : first + BLOCK]
-        frames = [frame for frame in found if part[0] - reach <= frame <= part[-1] + reach]
-        sample = Sample(frames, _states(read, frames, clip.device))
-        batches = [list(range(len(frames)))[low : low + AT_ONCE] for low in range(0, len(frames), AT_ONCE)]
-        some = [Sample([frames[row] for row in rows], sample.states[rows]) for rows in batches]
-        drawn = torch.cat([drawn_light(clip, each, taper) for each in some])
-        wanted = [row for row, frame in enumerate(frames) if frame in set(part)]
-        parts.append(dirt_beside(clip, sample, taper, drawn, wanted, reach=0))
+    clip, reach = beginning.clip.on(torch.device("cpu")), beginning.clip.settings.dirt.reach
+    asked = _within(reach, found, chosen)
+    waiting, parts = deque[LeftOver](), list[Dirt]()
+    with closing(_left_over(beginning, clip, asked, read)) as coming:
+        for first in range(0, len(chosen), BLOCK):
+            progress("looking for dirt", first, len(chosen))
+            part = chosen[first : first + BLOCK]
+            low, high = part[0] - reach, part[-1] + reach
+            while not waiting or waiting[-1].frames[-1] < min(high, asked[-1]):
+                waiting.append(next(coming))
+            while waiting[0].frames[-1] < low:
+                waiting.popleft()
+            left = LeftOver.joined(list(waiting), low, high)
+            wanted = [row for row, frame in enumerate(left.frames) if frame in set(part)]
+            parts.append(find_dirt(left, wanted, clip.settings.dirt, reach=0))
     return Dirt.joined(parts)
+
+
+def _within(reach: int, frames: list[int], others: list[int]) -> list[int]:
+    """Those of the frames that are no further than `reach` from one of the others, which are in order."""
+    places = np.searchsorted(others, np.array(frames) - reach)
+    return [
+        frame
+        for frame, place in zip(frames, places.tolist(), strict=True)
+        if place < len(others) and others[place] <= frame + reach
+    ]
+
+
+def _left_over(
+    beginning: Beginning, clip: Clip, frames: list[int], read: ReadStates
+) -> Generator[LeftOver, None, None]:
+    """What the body leaves over in frames, some at a time, in order."""
+    taper = body_taper(clip, frames[0], beginning.body.on(clip.device))
+    batches = [frames[first : first + AT_ONCE] for first in range(0, len(frames), AT_ONCE)]
+    samples = (Sample(batch, read(batch).to(clip.device)) for batch in batches)
+    return on_all_cores(lambda some: light_left_over(clip, some, taper, drawn_light(clip, some, taper)), samples)
 
 
 def changed_by(beginning: Beginning, dirt: Dirt) -> tuple[Dirt, list[int]]:
@@ -85,20 +111,17 @@ def changed_by(beginning: Beginning, dirt: Dirt) -> tuple[Dirt, list[int]]:
 
 
 def cleaned(
-    beginning: Beginning, dirt: Dirt, changed: list[int], read: ReadState, progress: Progress
+    beginning: Beginning, dirt: Dirt, changed: list[int], read: ReadStates, progress: Progress
 ) -> Iterator[Tracked]:
     """Some frames fitted again to images without this dirt, from where they were."""
     clean = replace(beginning, clip=replace(beginning.clip, dirt=dirt))
-    for first in range(0, len(changed), AT_ONCE):
-        progress("fitting again without the dirt", first, len(changed))
-        part = changed[first : first + AT_ONCE]
-        starts = _states(read, part, beginning.clip.device)
-        for frame, found in zip(part, each_fitted_from(clean, part, starts), strict=True):
-            yield outcome(clean.clip, frame, found)
+    batches = [changed[first : first + AT_ONCE] for first in range(0, len(changed), AT_ONCE)]
 
+    def fitted(sample: Sample) -> list[Tracked]:
+        found = each_fitted_from(clean, sample.frames, sample.states)
+        return [outcome(clean.clip, frame, one) for frame, one in zip(sample.frames, found, strict=True)]
 
-def _states(read: ReadState, frames: list[int], device: torch.device) -> FrameState:
-    """The states of frames that have a midline."""
-    states = [state for state in map(read, frames) if state is not None]
-    assert len(states) == len(frames), "only frames that have a midline are asked for"
-    return merged([state.to(device) for state in states])
+    samples = (Sample(batch, read(batch)) for batch in batches)
+    for number, tracked in enumerate(on_all_cores(fitted, samples, clean.clip.device)):
+        progress("fitting again without the dirt", number * AT_ONCE, len(changed))
+        yield from tracked

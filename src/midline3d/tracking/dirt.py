@@ -12,17 +12,19 @@ light at the same place before the end.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from midline3d.recording.sources import side_by_side
 from midline3d.settings import DirtSettings
 from midline3d.shapes import Bool, Float, Int, Tensor
 from midline3d.state import FrameState
+from midline3d.tracking.threads import on_all_cores
 
 STEPS = 16
 """Points straight on from an end: closer together than the body is wide."""
@@ -125,13 +127,23 @@ class LeftOver:
     noise: Float[Tensor, " camera"]
     """Standard deviation of the light, in the crops' units."""
 
+    @staticmethod
+    def joined(parts: list[LeftOver], first: int, last: int) -> LeftOver:
+        """The frames from `first` to `last` of several parts, all in order."""
+        frames = [frame for part in parts for frame in part.frames]
+        rows = slice(bisect_left(frames, first), bisect_right(frames, last))
+        names = ("light", "beyond", "ways", "near")
+        whole = {name: torch.cat([getattr(part, name) for part in parts])[rows] for name in names}
+        places = np.concatenate([part.places for part in parts])[rows]
+        return LeftOver(frames=frames[rows], places=places, noise=parts[0].noise, **whole)
+
 
 def find_dirt(left: LeftOver, wanted: list[int], settings: DirtSettings, reach: int) -> Dirt:
     """The dirt near the body in the wanted rows of some frames, by the frames around each.
 
     reach: frames that each of them speaks for beside itself.
     """
-    views = side_by_side(lambda camera: _dirt_in_view(left, wanted, camera, settings), range(left.light.shape[1]))
+    views = list(on_all_cores(lambda camera: _dirt_in_view(left, wanted, camera, settings), range(len(left.noise))))
     return Dirt.of([left.frames[row] for row in wanted], left.places[wanted], torch.stack(views, 1), reach)
 
 
@@ -140,33 +152,72 @@ def _dirt_in_view(
 ) -> Float[Tensor, "wanted w w"]:
     """The light of dirt in one view; what of an end's stays is told for half a reach of frames at once."""
     times, light, stretch = np.array(left.frames), list[Tensor](), max(1, settings.reach // 2)
+    images, places, noise = left.light[:, camera].numpy(), left.places[:, camera], np.float32(left.noise[camera])
+    finite = np.isfinite(images)
     for part, rows in groupby(wanted, lambda row: left.frames[row] // stretch):
-        free = _free_light(left, _around(times, (part + 0.5) * stretch, settings), camera, settings)
-        light += [_middle(left, free, row, _around(times, times[row], settings), camera, settings) for row in rows]
+        telling = _around(times, (part + 0.5) * stretch, settings)
+        moving = [end for end in (0, 1) if not _stays(left, telling, camera, end, settings)]
+        free = finite.copy()
+        for end in moving:
+            free &= ~left.beyond[:, camera, end].numpy()
+        there = _Free(images, places, free, noise)
+        for row in rows:
+            near, some = left.near[row, camera].numpy(), _around(times, times[row], settings)
+            light.append(_middle(there, near, row, some, settings))
     return torch.stack(light)
 
 
-def _free_light(
-    left: LeftOver, telling: NDArray[np.int64], camera: int, settings: DirtSettings
-) -> Float[Tensor, "frame w w"]:
-    """What one view leaves over, NaN where it may be the body's, as the frames that tell say of the ends."""
-    moving = [end for end in (0, 1) if not _stays(left, telling, camera, end, settings)]
-    return left.light[:, camera].masked_fill(left.beyond[:, camera, moving].any(1), torch.nan)
+@dataclass(frozen=True)
+class _Free:
+    """What one view leaves over in some frames, and where that is none of the body's."""
+
+    light: NDArray[np.float32]
+    """(frame, w, w) in the crops' units."""
+    places: NDArray[np.int64]
+    """(frame, 2) px, as `Dirt.places`."""
+    free: NDArray[np.bool_]
+    """(frame, w, w): where light is none of the body's."""
+    noise: np.float32
+    """Standard deviation of the light, in the crops' units."""
+
+    @cached_property
+    def lit(self) -> NDArray[np.bool_]:
+        """(frame, w, w): where free light stands out of the noise."""
+        return self.free & (self.light > self.noise)
+
+    def counts(self, row: int, some: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.unsignedinteger]:
+        """(w, w): how many of some frames have each pixel of a row's crop in their mask."""
+        # Whole pictures of bytes, one laid over the other: pixel by pixel it would take ten times as long.
+        size, total = masks.shape[-1], np.zeros(masks.shape[1:], np.min_scalar_type(len(some)))
+        for frame in some.tolist():
+            u, v = (self.places[row] - self.places[frame]).tolist()
+            if abs(u) < size and abs(v) < size:
+                there = masks[frame, max(0, v) : size + min(0, v), max(0, u) : size + min(0, u)]
+                total[max(0, -v) : size - max(0, v), max(0, -u) : size - max(0, u)] += there.view(np.uint8)
+        return total
+
+    def values(
+        self, row: int, some: NDArray[np.int64], u: NDArray[np.int64], v: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """(some, pixel): the free light of some frames at pixels of a row's crop; NaN where there is none."""
+        moves, size = self.places[row] - self.places[some], self.light.shape[-1]
+        u, v = u + moves[:, :1], v + moves[:, 1:]
+        at = some[:, None], v.clip(0, size - 1), u.clip(0, size - 1)
+        inside = (u >= 0) & (u < size) & (v >= 0) & (v < size)
+        return np.where(inside & self.free[at], self.light[at], np.float32(np.nan))
 
 
 def _middle(
-    left: LeftOver, free: Float[Tensor, "frame w w"], row: int, some: NDArray[np.int64], camera: int,
-    settings: DirtSettings,
-) -> Float[Tensor, "w w"]:  # fmt: skip
+    there: _Free, near: NDArray[np.bool_], row: int, some: NDArray[np.int64], settings: DirtSettings
+) -> Float[Tensor, "w w"]:
     """The middle one of some frames' free light at each pixel near the body of a row, above the noise; else 0."""
-    noise, light = left.noise[camera], torch.zeros_like(free[0])
-    v, u = left.near[row, camera].nonzero(as_tuple=True)
-    moves = torch.from_numpy(left.places[row, camera] - left.places[some, camera])
-    values = _pixels(free[some], u + moves[:, :1], v + moves[:, 1:])
-    count, lit = values.isfinite().sum(0), (values > noise).sum(0)
+    count, lit = (there.counts(row, some, masks) for masks in (there.free, there.lit))
     # The middle one is lit where half of them are: few pixels have to be asked further.
-    asked = ((count >= settings.free) & (2 * lit >= count)).nonzero().squeeze(1)
-    light[v[asked], u[asked]] = (values[:, asked].nanmedian(0).values - noise).clamp(min=0)
+    v, u = (near & (count >= settings.free) & (lit >= count - lit)).nonzero()
+    light = torch.zeros(near.shape)
+    if len(u):
+        values = torch.from_numpy(there.values(row, some, u, v))
+        light[v, u] = (values.nanmedian(0).values - float(there.noise)).clamp(min=0)
     return light
 
 
@@ -200,7 +251,8 @@ def _stays(left: LeftOver, rows: NDArray[np.int64], camera: int, end: int, setti
         )
         moved_u, moved_v = torch.nan_to_num(moved, nan=-1.0).round().long().unbind(-1)
         shift = places[row] - places
-        there, along = _pixels(images, u + shift[:, :1], v + shift[:, 1:]), _pixels(images, moved_u, moved_v)
+        there = _pixels(images, u + shift[:, :1], v + shift[:, 1:])
+        along = _pixels(images, moved_u, moved_v)
         there[row], along[row] = torch.nan, torch.nan
         both = (there.isfinite().sum(0) >= settings.free - 1) & (along.isfinite().sum(0) >= settings.free - 1)
         value = images[row, v[both], u[both]]

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from torch.nn.functional import avg_pool2d, grid_sample
+from torch.nn.functional import grid_sample
 
 from midline3d.appearance import Profile
 from midline3d.cameras import scale
 from midline3d.fitting.second_order import Evaluation, Problem, rendered
 from midline3d.fitting.uncertainty import deviations
 from midline3d.settings import EvidenceSettings
-from midline3d.shapes import Float, Tensor
+from midline3d.shapes import Bool, Float, Tensor
 from midline3d.state import FrameState
 from midline3d.tracking.doubt import Signs, doubt
-from midline3d.tracking.masks import grown_in_cells
+from midline3d.tracking.masks import averaged, grown_in_cells
 
 AVERAGED = 2.2
 """Factor by which averaging over 3 x 3 px lowers the noise: 3 if neighbours were independent, which they are not."""
@@ -83,21 +83,20 @@ def evidence(
     the states held against the images, where that is known already.
     """
     unit = contrast[:, None, None]
-    # Back from the balanced images to what is linear in light.
     raw = problem.views.images
-    light = torch.where(raw < 0, 1 - 1 / (1 + raw), raw) / unit
+    light = _linear(raw) / unit
     drawn = rendered(problem, state) / unit if drawn is None else drawn
-    light, drawn = (avg_pool2d(each, 3, stride=1, padding=1, count_include_pad=False) for each in (light, drawn))
+    light, drawn = (averaged(each) for each in (light, drawn))
     noise = noise / AVERAGED
     least = torch.clamp(settings.doubt * noise, min=settings.faint)[:, None, None]
     light, drawn = light.clamp(-1, settings.brightest), drawn.clamp(max=settings.brightest)
     width = body_width(problem.taper, settings).expand(len(state), -1)
     near = grown_in_cells(drawn > settings.faint, float(width.mean()) * settings.reach)
     counted = near & (torch.maximum(light, drawn) > least)
-    common = torch.where(counted, torch.minimum(light, drawn).clamp(min=0), 0.0).sum((2, 3))
-    either = torch.where(counted, torch.maximum(light, drawn), 0.0).sum((2, 3))
+    common = _sum_within(counted, torch.minimum(light, drawn).clamp(min=0))
+    either = _sum_within(counted, torch.maximum(light, drawn))
     piece = width.square()
-    over = torch.where(near, (light - settings.slack * drawn - least).clamp(min=0), 0.0).sum((2, 3)) / piece
+    over = _sum_within(near, (light - settings.slack * drawn - least).clamp(min=0)) / piece
     lacking = (drawn / settings.slack - light - least).clamp(min=0).sum((2, 3)) / piece
     seen = problem.kernels.project(problem.views.cameras, state.points, state.shift)
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
@@ -116,6 +115,18 @@ def evidence(
         along=exact.along,
         doubt=doubt(Signs(per_mm * exact.across, per_mm * exact.along, confidence, lacking)),
     )
+
+
+def _linear(images: Float[Tensor, "batch camera h w"]) -> Float[Tensor, "batch camera h w"]:
+    """Back from balanced images (see `clip.balanced`) to what is linear in light."""
+    return images.clamp(min=0) + (1 - 1 / (1 + images.clamp(max=0)))
+
+
+def _sum_within(
+    mask: Bool[Tensor, "batch camera h w"], values: Float[Tensor, "batch camera h w"]
+) -> Float[Tensor, "batch camera"]:
+    """Sum over the pixels of a mask, none of which is NaN. A product: torch chooses by masks three times as slowly."""
+    return torch.nan_to_num((values * mask).sum((2, 3)), nan=0.0)
 
 
 def body_width(taper: Profile, settings: EvidenceSettings) -> Float[Tensor, "*batch camera"]:

@@ -31,6 +31,7 @@ from midline3d.tracking.clip import Clip
 from midline3d.tracking.dirt import Dirt, LeftOver, find_dirt, straight_on
 from midline3d.tracking.evidence import body_width
 from midline3d.tracking.masks import grown_in_cells, squares_around
+from midline3d.tracking.threads import on_all_cores
 from midline3d.tracking.veil import learn_veil
 
 HELD = 1e12
@@ -149,20 +150,27 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
 
 def _profile(clip: Clip, animal: Animal) -> dict[int, Animal]:
     """The animal by its length, in steps from its own, for as long as they are likely."""
+    tried = {0: animal}
+    for way in on_all_cores(lambda direction: _lengths(clip, animal, direction), (1, -1)):
+        tried |= way
+    return tried
+
+
+def _lengths(clip: Clip, animal: Animal, direction: int) -> dict[int, Animal]:
+    """The animal by its length, ever longer (direction 1) or shorter (-1), for as long as that is likely."""
     own, tried = clip.settings.body, {0: animal}
-    for direction in (1, -1):
-        ends: tuple[bool, ...] = (True, False)
-        for place in range(direction, direction * (MOST_LENGTHS + 1), direction):
-            length = (1 + place * own.stretch) * animal.body.length
-            made = {tail: _at_length(clip, tried[place - direction], length, tail) for tail in ends}
-            made = {tail: each for tail, each in made.items() if np.isfinite(each.energy)}
-            if not made:
-                break
-            better = min(made, key=lambda tail: made[tail].energy)
-            ends, tried[place] = (better,), made[better]
-            least = min(each.energy for each in tried.values())
-            if tried[place].energy > least + UNLIKELY * own.sure * nat(clip.settings):
-                break
+    ends: tuple[bool, ...] = (True, False)
+    for place in range(direction, direction * (MOST_LENGTHS + 1), direction):
+        length = (1 + place * own.stretch) * animal.body.length
+        made = {tail: _at_length(clip, tried[place - direction], length, tail) for tail in ends}
+        made = {tail: each for tail, each in made.items() if np.isfinite(each.energy)}
+        if not made:
+            break
+        better = min(made, key=lambda tail: made[tail].energy)
+        ends, tried[place] = (better,), made[better]
+        least = min(each.energy for each in tried.values())
+        if tried[place].energy > least + UNLIKELY * own.sure * nat(clip.settings):
+            break
     return tried
 
 
@@ -265,19 +273,17 @@ def drawn_light(clip: Clip, sample: Sample, taper: Profile) -> Float[Tensor, "fr
     return rendered(problem, states) * (clip.brightness / clip.contrast)[:, None, None]
 
 
-def dirt_beside(
-    clip: Clip,
-    sample: Sample,
-    taper: Profile,
-    drawn: Float[Tensor, "frame camera w w"],
-    wanted: list[int] | None = None,
-    reach: int | None = None,
-) -> Dirt:
-    """The dirt beside a body that is drawn in some frames.
+def dirt_beside(clip: Clip, sample: Sample, taper: Profile, drawn: Float[Tensor, "frame camera w w"]) -> Dirt:
+    """The dirt beside a body that is drawn in some frames; each speaks for others as far as others speak for it.
 
-    drawn: as `drawn_light` gives it; wanted: rows whose dirt it is, else all; reach: frames that each speaks for, else
-    as far as others speak for it.
+    drawn: as `drawn_light` gives it.
     """
+    left, settings = light_left_over(clip, sample, taper, drawn), clip.settings.dirt
+    return find_dirt(left, list(range(len(sample.frames))), settings, settings.reach)
+
+
+def light_left_over(clip: Clip, sample: Sample, taper: Profile, drawn: Float[Tensor, "frame camera w w"]) -> LeftOver:
+    """What a body leaves over that is drawn in some frames, as `drawn_light` gives it."""
     settings, evidence, frames = clip.settings.dirt, clip.settings.evidence, sample.frames
     light = clip.signal(frames)
     left = (light if clip.veil is None else clip.veil.removed(light)) - drawn
@@ -286,7 +292,7 @@ def dirt_beside(
     onward = project(clip.local_cameras(frames), straight_on(sample.states, settings.onward), sample.states.shift)
     ways = onward.unflatten(2, (2, -1))
     beyond = torch.stack([squares_around(way, drawn.shape[-1], round(width)) for way in ways.unbind(2)], 2)
-    over = LeftOver(
+    return LeftOver(
         frames=frames,
         places=clip.places(frames),
         light=torch.where(body, torch.nan, left).cpu(),
@@ -295,8 +301,6 @@ def dirt_beside(
         near=grown_in_cells(body | beyond.any(2), width * evidence.reach).cpu(),
         noise=torch.from_numpy(clip.prepared.noise).float(),
     )
-    rows = list(range(len(frames))) if wanted is None else wanted
-    return find_dirt(over, rows, settings, settings.reach if reach is None else reach)
 
 
 def body_taper(clip: Clip, frame: int, body: Body) -> Profile:

@@ -21,8 +21,9 @@ from midline3d.tracking.clips import (
     run_here,
 )
 from midline3d.tracking.job import Job, Run, opened
+from midline3d.tracking.spans import how_many
 from midline3d.tracking.walk import Walk, walk
-from midline3d.tracking.workers import clips_side_by_side, usual_workers
+from midline3d.tracking.workers import Crew, clips_side_by_side, usual_workers
 
 __all__ = ["Job", "Progress", "reconstruct"]
 
@@ -38,15 +39,23 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
         run.log.say(f"{done} of {count} frames are there, {count - done} to do")
         if finished(run.result):
             return concluded(run)
-        plan = planned(run)
-        with _timed(run.result):
-            if len(plan.spans) == 1:
-                _whole(run, plan)
-            elif job.device == "cpu":
-                _side_by_side(run, plan, workers or usual_workers(len(plan.spans)))
-            else:
-                _in_slots(run, plan)
+        workers = workers or usual_workers(how_many(count, job.settings.tracking))
+        with Crew.made_ready(workers, _clips_to_do(run)) as crew:
+            plan = planned(run)
+            with _timed(run.result):
+                if len(plan.spans) == 1:
+                    _whole(run, plan)
+                elif job.device == "cpu":
+                    _side_by_side(run, plan, crew)
+                else:
+                    _in_slots(run, plan)
         return put_together(run, plan)
+
+
+def _clips_to_do(run: Run) -> int:
+    """Clips to be followed in processes, at most: none where there is but one, on a GPU, or when all is there."""
+    clips = how_many(len(run.prepared), run.job.settings.tracking)
+    return 0 if clips == 1 or run.job.device != "cpu" or run.result.complete else clips
 
 
 @contextmanager
@@ -66,10 +75,10 @@ def _whole(run: Run, plan: Plan) -> None:
     walk([each], lambda _: run.progress("reconstructing", len(run.result.done), len(run.prepared)))
 
 
-def _side_by_side(run: Run, plan: Plan, workers: int) -> None:
+def _side_by_side(run: Run, plan: Plan, crew: Crew) -> None:
     """A long one's clips in processes, taken over as they are done."""
     missing = [index for index in range(len(plan.spans)) if not merged_in(run, plan, index)]
-    run.log.say(f"{len(missing)} of {len(plan.spans)} clips to do, by {workers} workers")
+    run.log.say(f"{len(missing)} of {len(plan.spans)} clips to do, by {crew.workers} workers")
     own = [len(span.own) for span in plan.spans]
     done = {index: 0 if index in missing else own[index] for index in range(len(own))}
 
@@ -77,7 +86,7 @@ def _side_by_side(run: Run, plan: Plan, workers: int) -> None:
         done[index] = min(own[index], round(share * own[index]))
         run.progress("reconstructing", sum(done.values()), sum(own))
 
-    with closing(clips_side_by_side(run.job, missing, workers, tell)) as ended:
+    with closing(clips_side_by_side(run.job, missing, crew, tell)) as ended:
         for index in ended:
             merged_in(run, plan, index)
             tell(index, 1.0)

@@ -22,7 +22,7 @@ from midline3d.store import FrameResult, Result
 from midline3d.store.dataset import STRETCHES
 from midline3d.store.manifest import runs
 from midline3d.tracking.begin import Beginning, Progress
-from midline3d.tracking.checkpoint import plain, recorded, stored_state
+from midline3d.tracking.checkpoint import plain, recorded, states_of_records, stored_state
 from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, frames_to_clean
 from midline3d.tracking.clip import DIRT
 from midline3d.tracking.contested import second_midlines, without_springs
@@ -66,6 +66,12 @@ class ClipFrames:
         """Its state, a batch of one."""
         record = self.read(frame)
         return None if record is None else stored_state(self.beginning.clip, frame, record)
+
+    def states(self, frames: list[int]) -> FrameState:
+        """The states of frames that all have a midline, a row each."""
+        records = [record for record in map(self.read, frames) if record is not None]
+        assert len(records) == len(frames), "only frames that have a midline are asked for"
+        return states_of_records(self.beginning.clip, frames, records)
 
     def known(self, frame: int, still: bool = False) -> KnownFrame | None:
         """What mending asks of it; still: its energy without the temporal terms."""
@@ -156,9 +162,9 @@ def _cleaned(frames: ClipFrames, progress: Progress) -> tuple[ClipFrames, dict[i
     chosen = frames_to_clean(clip, left)
     if not chosen:
         return frames, {}
-    dirt = dirt_of_frames(frames.beginning, chosen, sorted(left), frames.state, progress)
+    dirt = dirt_of_frames(frames.beginning, chosen, sorted(left), frames.states, progress)
     dirt, changed = changed_by(frames.beginning, dirt)
-    again = {tracked.frame: tracked for tracked in cleaned(frames.beginning, dirt, changed, frames.state, progress)}
+    again = {tracked.frame: tracked for tracked in cleaned(frames.beginning, dirt, changed, frames.states, progress)}
     return replace(frames, beginning=replace(frames.beginning, clip=replace(clip, dirt=dirt))), again
 
 

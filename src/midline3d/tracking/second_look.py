@@ -8,6 +8,7 @@ finds a midline elsewhere that leaves less light over, it is taken, and `mending
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,11 +19,12 @@ from midline3d.tracking.finding import searched_for
 from midline3d.tracking.follow import Candidate, Tracked, fitted_from, outcome
 from midline3d.tracking.learning import nat
 from midline3d.tracking.mending import KnownFrame, ReadKnown
+from midline3d.tracking.threads import on_all_cores
 
-AT_ONCE = 16
-"""Frames searched in one batch."""
+AT_ONCE = 4
+"""Frames searched in one batch: more of them are not faster, and fewer batches leave cores without one."""
 SEED = 5
-"""Of the searches' random numbers."""
+"""Of the searches' random numbers: that of a batch is as much more as its first frame's number."""
 
 
 def frames_to_search(beginning: Beginning, doubted: Callable[[int], bool]) -> list[int]:
@@ -41,14 +43,23 @@ def frames_to_search(beginning: Beginning, doubted: Callable[[int], bool]) -> li
 def searched_again(beginning: Beginning, frames: list[int], known: ReadKnown) -> Iterator[Tracked]:
     """The frames, of some, in which a search finds something better than what is known (energies without the temporal
     terms: a search has no frame before it)."""
-    clip, generator = beginning.clip, torch.Generator().manual_seed(SEED)
-    for first in range(0, len(frames), AT_ONCE):
-        part = frames[first : first + AT_ONCE]
-        for rough in searched_for(beginning, part, generator, clip.settings.start.starts):
-            old = known(rough.frame)
-            found = fitted_from(beginning, rough.frame, _turned_to(rough.state, old))
-            if found.verdict.status != "lost" and (old is None or _better(beginning, found, old)):
-                yield outcome(clip, rough.frame, found)
+    batches = [frames[first : first + AT_ONCE] for first in range(0, len(frames), AT_ONCE)]
+    items = ({frame: known(frame) for frame in batch} for batch in batches)
+    for found in on_all_cores(partial(_found_better, beginning), items, beginning.clip.device):
+        yield from found
+
+
+def _found_better(beginning: Beginning, known: dict[int, KnownFrame | None]) -> list[Tracked]:
+    """Some frames, by what is known of them, in which a search finds something better."""
+    clip, frames, better = beginning.clip, list(known), list[Tracked]()
+    # Random numbers of their own: which frames are searched before them, and where, makes no difference.
+    generator = torch.Generator().manual_seed(SEED + frames[0])
+    for rough in searched_for(beginning, frames, generator, clip.settings.start.starts):
+        old = known[rough.frame]
+        found = fitted_from(beginning, rough.frame, _turned_to(rough.state, old))
+        if found.verdict.status != "lost" and (old is None or _better(beginning, found, old)):
+            better.append(outcome(clip, rough.frame, found))
+    return better
 
 
 def _better(beginning: Beginning, found: Candidate, old: KnownFrame) -> bool:

@@ -17,7 +17,7 @@ from midline3d.store import STATUSES, info
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.job import Job
 from midline3d.tracking.tasks import packed
-from midline3d.tracking.workers import Event, side_by_side, usual_workers
+from midline3d.tracking.workers import Crew, Event, side_by_side, usual_workers
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | Non
     tasks = [{"job": packed(job), "workers": max(1, crew // at_once)} for job in jobs.values()]
     done, total, began = dict.fromkeys(names, 0.0), len(names), time.monotonic()
     found: dict[str, Outcome] = {}
-    with closing(side_by_side(tasks, at_once)) as events:
+    with closing(side_by_side(tasks, Crew(at_once, []))) as events:
         for event in events:
             name = names[event.task]
             if event.over:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt, label
 
 from midline3d.shapes import Float, Tensor
 
@@ -54,6 +53,8 @@ def worm_size(images: Float[Tensor, "batch camera height width"], per_mm: Float[
 
 
 def _length_and_sigma(view: NDArray[np.float32], per_mm: float) -> tuple[float, float] | None:
+    from scipy.ndimage import distance_transform_edt, label  # heavy, and only where a recording begins
+
     things, count = label(view > LEVEL)
     if not count:
         return None

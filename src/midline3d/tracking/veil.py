@@ -9,11 +9,11 @@ a sharp view would show; S is found as I - V * (I - V * I), which is right to th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch.nn.functional import avg_pool2d, interpolate
 
 from midline3d.shapes import Float, Tensor
@@ -92,8 +92,14 @@ def _convolved(images: Float[Tensor, "batch any h w"], kernels: Float[Tensor, "k
     height, width = images.shape[-2:]
     half = kernels.shape[-1] // 2
     size = (height + 2 * half, width + 2 * half)
-    product = torch.fft.rfft2(images, s=size) * torch.fft.rfft2(kernels, s=size)
+    product = torch.fft.rfft2(images, s=size) * _spectrum(kernels, size)
     return torch.fft.irfft2(product, s=size)[..., half : half + height, half : half + width]
+
+
+@lru_cache(maxsize=4)
+def _spectrum(kernels: Float[Tensor, "kernel k k"], size: tuple[int, int]) -> Tensor:
+    """The kernels' Fourier transforms, kept: a recording's are the same in every frame."""
+    return torch.fft.rfft2(kernels, s=size)
 
 
 def _scattered(small: Float[Tensor, "batch camera h w"], kernel: Float[Tensor, "camera k k"]) -> Tensor:
@@ -104,6 +110,8 @@ def _scattered(small: Float[Tensor, "batch camera h w"], kernel: Float[Tensor, "
 def _shares(
     ghosts: Float[Tensor, "pixel place"], more: Float[Tensor, " pixel"], spread: Float[Tensor, " pixel"], damping: float
 ) -> Float[Tensor, " place"]:
+    from scipy.optimize import nnls  # heavy, and only where a veil is learned
+
     a = (ghosts / spread[:, None]).double().cpu().numpy()
     b = (more / spread).double().cpu().numpy()
     weight, shares = np.ones(len(b)), np.zeros(a.shape[1])

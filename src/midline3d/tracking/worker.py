@@ -8,6 +8,7 @@ long on a busy machine.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import queue
@@ -16,6 +17,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from midline3d.errors import InputError
@@ -60,6 +62,9 @@ def serve() -> None:
     warnings.showwarning = lambda message, *_, **__: say(warning=str(message))
     tasks: queue.Queue[dict[str, Any]] = queue.Queue()
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
+    with suppress(Exception):  # what is wrong is said to whoever gives a task
+        # Before there is one: all of them need it.
+        importlib.import_module("midline3d.tracking.clips")
     while True:
         task = tasks.get()
         try:

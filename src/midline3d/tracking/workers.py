@@ -6,8 +6,8 @@ import os
 import queue
 import threading
 import warnings
-from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,30 +50,60 @@ class Event:
         return "ended" in self.message or "fault" in self.message
 
 
-def side_by_side(tasks: list[dict[str, Any]], workers: int) -> Generator[Event, None, None]:
-    """All tasks, so many at once; what happens to them as it comes. Leaving it early kills what still runs."""
+@dataclass(frozen=True)
+class Crew:
+    """So many processes at most for tasks, and those of them that make ready already."""
+
+    workers: int
+    ready: list[Child]
+
+    @staticmethod
+    @contextmanager
+    def made_ready(workers: int, tasks: int) -> Iterator[Crew]:
+        """Processes for so many tasks that make ready while other things are done, for that takes seconds each; in the
+        end they are killed, whatever they are at."""
+        crew = Crew(workers, [Child(_threads(workers)) for _ in range(min(workers, tasks))])
+        try:
+            yield crew
+        finally:
+            for child in crew.ready:
+                child.end()
+
+    def child(self) -> Child:
+        """One of the processes that make ready, else a new one."""
+        return self.ready.pop() if self.ready else Child(_threads(self.workers))
+
+
+def _threads(workers: int) -> int:
+    """Cores that each of so many workers may use."""
+    return max(1, cores() // max(1, workers))
+
+
+def side_by_side(tasks: list[dict[str, Any]], crew: Crew) -> Generator[Event, None, None]:
+    """All tasks, as many at once as there are workers; what happens to them as it comes. Leaving it early kills what
+    still runs."""
     waiting: Waiting = queue.Queue()
     for item in enumerate(tasks):
         waiting.put(item)
     events: queue.Queue[Event] = queue.Queue()
-    crew = [_Worker(waiting, events, max(1, cores() // workers)) for _ in range(min(workers, len(tasks)))]
+    workers = [_Worker(waiting, events, crew) for _ in range(min(crew.workers, len(tasks)))]
     left = len(tasks)
     try:
-        for each in crew:
+        for each in workers:
             each.start()
         while left:
             event = events.get()
             left -= event.over
             yield event
     finally:
-        for each in crew:
+        for each in workers:
             each.end()
 
 
-def clips_side_by_side(job: Job, clips: list[int], workers: int, tell: Tell) -> Generator[int, None, None]:
+def clips_side_by_side(job: Job, clips: list[int], crew: Crew, tell: Tell) -> Generator[int, None, None]:
     """Runs clips of a planned job; their numbers as they are done."""
     tasks = [{"job": packed(job), "clip": index} for index in clips]
-    with closing(side_by_side(tasks, workers)) as events:
+    with closing(side_by_side(tasks, crew)) as events:
         for event in events:
             message, index = event.message, clips[event.task]
             if "warning" in message:
@@ -89,11 +119,11 @@ def clips_side_by_side(job: Job, clips: list[int], workers: int, tell: Tell) -> 
 class _Worker(threading.Thread):
     """One process, and the thread that speaks with it."""
 
-    def __init__(self, waiting: Waiting, events: queue.Queue[Event], threads: int) -> None:
+    def __init__(self, waiting: Waiting, events: queue.Queue[Event], crew: Crew) -> None:
         super().__init__(daemon=True)
-        self._waiting, self._events, self._threads = waiting, events, threads
+        self._waiting, self._events, self._crew = waiting, events, crew
         self._ended = False
-        self._child = Child(threads)
+        self._child = crew.child()
 
     def run(self) -> None:
         """Task after task, until none is left."""
@@ -104,7 +134,7 @@ class _Worker(threading.Thread):
                 return
             if not self._given(task, content) and not self._ended:
                 death = self._death()
-                self._child = Child(self._threads)  # for the tasks that are left
+                self._child = self._crew.child()  # for the tasks that are left
                 self._events.put(Event(task, {"fault": death, "own": False}))
 
     def _given(self, task: int, content: dict[str, Any]) -> bool:

@@ -86,7 +86,7 @@ def side_by_side(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Ma
     return list(_threads().map(work, items))
 
 
-def in_order(work: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Iterator[Made]:
+def in_order(work: Callable[[Item], Made], items: Iterable[Item], depth: int) -> Generator[Made, None, None]:
     """What `work` makes of each item, in order, up to `depth` of them worked on at once."""
     waiting: deque[Future[Made]] = deque()
     try:

@@ -1,0 +1,44 @@
+"""Batches of frames on all cores of this process, each in a thread: their time goes by in compiled code, outside
+Python's own lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from typing import TypeVar
+
+import torch
+
+from midline3d.processors import cores
+from midline3d.recording.sources.threads import THREADS, in_order
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def on_all_cores(
+    work: Callable[[Item], Made], items: Iterable[Item], device: torch.device | None = None
+) -> Generator[Made, None, None]:
+    """What `work` makes of each item, in order, some items ahead of who takes it; items come from the caller's thread.
+
+    Each is worked on by one core alone, so that what comes of it does not depend on how many there are. On another
+    device than the CPU one item follows the other, for it is busy with each; and within `work`, where threads that wait
+    for each other's would wait for ever.
+    """
+    elsewhere = device is not None and device.type != "cpu"
+    if elsewhere or threading.current_thread().name.startswith(THREADS):
+        for item in items:
+            yield work(item)
+        return
+
+    def alone(item: Item) -> Made:
+        torch.set_num_threads(1)
+        return work(item)
+
+    threads = torch.get_num_threads()
+    try:
+        with closing(in_order(alone, items, 2 * cores())) as made:
+            yield from made
+    finally:
+        torch.set_num_threads(threads)
