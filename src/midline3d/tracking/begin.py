@@ -93,7 +93,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     progress("learning the body", 0, 0)
     animal = learned(here, sample)
     progress("telling head from tail", 0, 0)
-    turned_right, odds, measured = _head_first(here, animal)
+    turned_right, odds, measured = head_first(here, animal)
     animal = without_dirt(here, turned_right)
     if animal is not turned_right or not measured:
         animal = of_expected_length(here, animal)
@@ -102,7 +102,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     return _in_the_middle(here, animal, odds, clip.device)
 
 
-def _head_first(clip: Clip, animal: Animal) -> tuple[Animal, float, bool]:
+def head_first(clip: Clip, animal: Animal) -> tuple[Animal, float, bool]:
     """The animal the way round that is likelier, the natural log odds for it, and whether it has its expected length.
 
     Where the odds are low, both ways are held against each other once more, each as long as it is expected to be:
