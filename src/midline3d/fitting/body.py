@@ -256,16 +256,19 @@ def _factor(frames: Float[Tensor, "batch own own"]) -> Float[Tensor, "batch own 
     The pixels' sums are float32, so that what a frame hardly knows can come out negative by their rounding: a worm that
     leaves the picture had -1e-3 beside 3e4. Such frames are damped until they can be solved, the others are left alone.
     """
-    factor, failed = torch.linalg.cholesky_ex(frames)
     largest = torch.diagonal(frames, dim1=1, dim2=2).amax(1)
     more = torch.zeros_like(largest)
     for share in ROUNDED:
+        factor, failed = torch.linalg.cholesky_ex(_with_diagonal(frames, more))
         if not bool(failed.any()):
             return factor
         more = torch.where(failed > 0, share * largest, more)
-        damped = frames + torch.diag_embed(more[:, None].expand(-1, frames.shape[1]))
-        factor, failed = torch.linalg.cholesky_ex(damped)
-    return factor if not bool(failed.any()) else torch.linalg.cholesky(frames)
+    return torch.linalg.cholesky(_with_diagonal(frames, more))
+
+
+def _with_diagonal(frames: Float[Tensor, "batch own own"], more: Float[Tensor, " batch"]) -> Tensor:
+    """The matrices with a number of their own added to the whole diagonal of each."""
+    return frames + torch.diag_embed(more[:, None].expand(-1, frames.shape[1]))
 
 
 def _step(

@@ -51,7 +51,7 @@ class JudgingSettings:
     it is searched for."""
     doubt_together: Share = 0.15
     """The same, with what the frames around it say, when all are there: with more, the frame is suspect in the end. Of
-    107 simulated recordings of one image model, left out in turn, 98.8 % of the wrong frames were, and 3 % of the right
+    108 simulated recordings of one image model, left out in turn, 98.8 % of the wrong frames were, and 3 % of the right
     ones; at 0.2 92 and 2.4 %."""
     outside: Share = 0.03
     """Most of the body that may lie outside the crop of a view: a tip touches the border without harm."""

@@ -198,13 +198,12 @@ class _Free:
 
     def values(
         self, row: int, some: NDArray[np.int64], u: NDArray[np.int64], v: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """(some, pixel): the free light of some frames at pixels of a row's crop; NaN where there is none."""
-        moves, size = self.places[row] - self.places[some], self.light.shape[-1]
-        u, v = u + moves[:, :1], v + moves[:, 1:]
-        at = some[:, None], v.clip(0, size - 1), u.clip(0, size - 1)
-        inside = (u >= 0) & (u < size) & (v >= 0) & (v < size)
-        return np.where(inside & self.free[at], self.light[at], np.float32(np.nan))
+    ) -> Float[Tensor, "some pixel"]:
+        """The free light of some frames at pixels of a row's crop; NaN where there is none."""
+        moves, rows = self.places[row] - self.places[some], torch.from_numpy(some)
+        places = torch.from_numpy(u + moves[:, :1]), torch.from_numpy(v + moves[:, 1:])
+        free = _pixels(torch.from_numpy(self.free), rows, *places)
+        return torch.where(free == 1, _pixels(torch.from_numpy(self.light), rows, *places), torch.nan)
 
 
 def _middle(
@@ -216,8 +215,7 @@ def _middle(
     v, u = (near & (count >= settings.free) & (lit >= count - lit)).nonzero()
     light = torch.zeros(near.shape)
     if len(u):
-        values = torch.from_numpy(there.values(row, some, u, v))
-        light[v, u] = (values.nanmedian(0).values - float(there.noise)).clamp(min=0)
+        light[v, u] = (there.values(row, some, u, v).nanmedian(0).values - float(there.noise)).clamp(min=0)
     return light
 
 
@@ -240,7 +238,7 @@ def _stays(left: LeftOver, rows: NDArray[np.int64], camera: int, end: int, setti
     places, (start, stop) = torch.from_numpy(left.places[rows, camera]), left.ways[rows, camera, end].unbind(1)
     way = torch.nn.functional.normalize(stop - start, dim=-1)
     side = torch.stack([-way[:, 1], way[:, 0]], -1)
-    gained = 0.0
+    gained, every = 0.0, torch.arange(len(rows))
     for row in range(len(rows)):
         v, u = (beyond[row] & images[row].isfinite()).nonzero(as_tuple=True)
         from_end = torch.stack([u, v], -1) - start[row]
@@ -251,8 +249,8 @@ def _stays(left: LeftOver, rows: NDArray[np.int64], camera: int, end: int, setti
         )
         moved_u, moved_v = torch.nan_to_num(moved, nan=-1.0).round().long().unbind(-1)
         shift = places[row] - places
-        there = _pixels(images, u + shift[:, :1], v + shift[:, 1:])
-        along = _pixels(images, moved_u, moved_v)
+        there = _pixels(images, every, u + shift[:, :1], v + shift[:, 1:])
+        along = _pixels(images, every, moved_u, moved_v)
         there[row], along[row] = torch.nan, torch.nan
         both = (there.isfinite().sum(0) >= settings.free - 1) & (along.isfinite().sum(0) >= settings.free - 1)
         value = images[row, v[both], u[both]]
@@ -262,13 +260,12 @@ def _stays(left: LeftOver, rows: NDArray[np.int64], camera: int, end: int, setti
 
 
 def _pixels(
-    images: Float[Tensor, "frame w w"], u: Int[Tensor, "frame n"], v: Int[Tensor, "frame n"]
-) -> Float[Tensor, "frame n"]:
-    """Pixels of the images, each image's own; NaN outside it."""
-    size = images.shape[-1]
-    inside = (u >= 0) & (u < size) & (v >= 0) & (v < size)
-    flat = (v * size + u).clamp(0, size * size - 1)
-    return torch.where(inside, images.flatten(1).gather(1, flat), torch.nan)
+    images: Tensor, rows: Int[Tensor, " row"], u: Int[Tensor, "row n"], v: Int[Tensor, "row n"]
+) -> Float[Tensor, "row n"]:
+    """Pixels of some of the images (frame, w, w), each image's own; NaN outside it."""
+    last = images.shape[-1] - 1
+    inside = (u >= 0) & (u <= last) & (v >= 0) & (v <= last)
+    return torch.where(inside, images[rows[:, None], v.clamp(0, last), u.clamp(0, last)], torch.nan)
 
 
 def straight_on(state: FrameState, share: float) -> Float[Tensor, "batch point 3"]:
