@@ -15,6 +15,7 @@ from scipy.spatial.transform import Rotation
 from midline3d.calibration import load_calibration, sanity, save_calibration
 from midline3d.calibration.boards import Board, calibrate
 from midline3d.calibration.opencv import read_opencv
+from midline3d.calibration.records import Camera
 from midline3d.errors import InputError
 
 REAL = Path(__file__).parents[2] / "shared" / "real" / "calibration-3d.xml"
@@ -238,22 +239,26 @@ def test_calibrating_says_what_is_wrong(tmp_path):
         calibrate(paths, Board("charuco", 7, 5, 2.0))
 
 
-@pytest.mark.parametrize(("radial", "folded"), [(-0.6, False), (-0.9, False), (-4.0, True)])
-def test_a_strong_distortion_is_no_fold(radial: float, folded: bool) -> None:
-    """The corners, 0.4 from the middle, moved by a seventh and a fifth of that; and by more than there is."""
-    calibration = rig(2)
-    width, height = 640, 480
-    bent = [
-        replace(
-            camera,
-            matrix=np.array([[1000.0, 0, width / 2], [0, 1000, height / 2], [0, 0, 1]]),
-            distortions=np.array([radial, 0, 0, 0, 0.0]),
-        )
-        for camera in calibration.cameras
-    ]
-    for camera in bent:
-        if folded:
-            with pytest.raises(InputError, match="fold its image"):
-                sanity._check_distortion(camera, (width, height), "calibration.json")
-        else:
-            sanity._check_distortion(camera, (width, height), "calibration.json")
+def bent(radial: float) -> Camera:
+    """A camera of 640 x 480 px whose corners lie 0.4 from the middle, at f = 1."""
+    return replace(
+        rig(2).cameras[0],
+        matrix=np.array([[1000.0, 0, 320], [0, 1000, 240], [0, 0, 1]]),
+        distortions=np.array([radial, 0, 0, 0, 0.0]),
+    )
+
+
+@pytest.mark.parametrize("radial", [-0.9, -0.6, 3.0, 6.0])
+def test_a_strong_distortion_is_no_fold(radial: float, recwarn: pytest.WarningsRecorder) -> None:
+    """By -0.9 the corners are moved by a fifth of their distance from the middle, by 6 by half of it."""
+    sanity._check_distortion(bent(radial), (640, 480), "calibration.json")
+    assert not recwarn.list
+
+
+def test_a_fold_in_the_corners_is_told_and_one_where_the_animal_is_refused() -> None:
+    with pytest.warns(UserWarning, match=r"fold its image .* over, 3\d\d px from the principal point"):
+        sanity._check_distortion(bent(-1.6), (640, 480), "calibration.json")
+    with pytest.raises(InputError, match="fold its image"):
+        sanity._check_distortion(bent(-4.0), (640, 480), "calibration.json")
+    with pytest.raises(InputError, match=r"bend its image .* by up to 1\d\d px"):
+        sanity._check_distortion(bent(300.0), (640, 480), "calibration.json")

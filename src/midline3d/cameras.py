@@ -7,11 +7,11 @@ a leading axis of 1 means that the whole batch shares the cameras.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
 
 from midline3d.curve import rotation_exp, skew
+from midline3d.distortion import distorted, slopes, undistorted
 from midline3d.rows import side_by_side, split_rows
 from midline3d.shapes import Float, Int, Tensor
 
@@ -218,23 +218,14 @@ def shift_basis(cameras: Cameras) -> Float[Tensor, "camera 2 axis"]:
     return complement.reshape(count, 2, 2 * count - 3)
 
 
-UNDISTORTING = 40
-"""Steps at most of the fixed point that undoes a distortion: where it moves the corners by a fifth of their distance,
-each halves what is left, and eight left a pixel. Mostly three or four leave nothing."""
-
-
 def rays_through(
     cameras: Cameras, pixels: Float[Tensor, "batch camera 2"]
 ) -> tuple[Float[Tensor, "batch camera 3"], Float[Tensor, "batch camera 3"]]:
     """Unit directions and camera centres in the world, of the rays through the pixels."""
-    goal = (pixels - cameras.centre) / cameras.focal
-    plane = goal
-    rounding = 4 * torch.finfo(plane.dtype).eps
-    for _ in range(UNDISTORTING):  # fixed point: contracts wherever the distortion is a correction
-        step = _distort(plane[:, :, None], cameras.distortion)[:, :, 0] - goal
-        plane = plane - step
-        if bool((step.abs() <= rounding).all()):
-            break
+    seen = (pixels - cameras.centre) / cameras.focal
+    rounding = 4 * torch.finfo(seen.dtype).eps
+    u, v = seen.unbind(-1)
+    plane = torch.stack(undistorted(u, v, cameras.distortion.unbind(-1), rounding), -1)
     direction = torch.cat([plane, torch.ones_like(plane[..., :1])], -1)
     direction = (cameras.rotation.mT @ direction[..., None]).squeeze(-1)
     centres = -(cameras.rotation.mT @ cameras.translation[..., None]).squeeze(-1)
@@ -244,17 +235,7 @@ def rays_through(
 def _distort(
     plane: Float[Tensor, "batch camera vertex 2"], distortion: Float[Tensor, "#batch camera 5"]
 ) -> Float[Tensor, "batch camera vertex 2"]:
-    k1, k2, p1, p2, k3 = distortion[:, :, None].unbind(-1)
-    x, y = plane.unbind(-1)
-    r2 = x * x + y * y
-    radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
-    return torch.stack(
-        [
-            radial * x + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
-            radial * y + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y,
-        ],
-        -1,
-    )
+    return torch.stack(distorted(*plane.unbind(-1), *distortion[:, :, None].unbind(-1)), -1)
 
 
 def _distortion_jacobian(
@@ -263,19 +244,6 @@ def _distortion_jacobian(
     focal: Float[Tensor, "#batch camera 2"],
 ) -> Float[Tensor, "batch camera vertex 2 2"]:
     """Derivative of the distorted by the undistorted image point, both in px."""
-    xx, xy, yy = distortion_slopes(*plane.unbind(-1), *distortion[:, :, None].unbind(-1))
+    xx, xy, yy = slopes(*plane.unbind(-1), *distortion[:, :, None].unbind(-1))
     aspect = (focal[..., 0] / focal[..., 1])[:, :, None]
     return torch.stack([torch.stack([xx, xy * aspect], -1), torch.stack([xy / aspect, yy], -1)], -2)
-
-
-def distortion_slopes(x: Any, y: Any, k1: Any, k2: Any, p1: Any, p2: Any, k3: Any) -> tuple[Any, Any, Any]:
-    """Derivatives of the distorted point by the undistorted one, x by x, x by y (or y by x) and y by y, where f is 1.
-
-    Of whatever can be added and multiplied: tensors here, arrays where few points are located.
-    """
-    r2 = x * x + y * y
-    radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
-    slope = 2 * (k1 + r2 * (2 * k2 + 3 * r2 * k3))
-    xx = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x
-    yy = radial + slope * y * y + 6 * p1 * y + 2 * p2 * x
-    return xx, slope * x * y + 2 * p1 * x + 2 * p2 * y, yy

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from midline3d.calibration.records import Array, Calibration, Camera
-from midline3d.cameras import UNDISTORTING
+from midline3d.distortion import distorted, undistorted
 from midline3d.errors import InputError
 
 MAGNIFICATION = (5.0, 5000.0)
@@ -13,7 +15,13 @@ MAGNIFICATION = (5.0, 5000.0)
 ANGLE = 2.0
 """Degrees: views closer together than this in direction do not tell depth."""
 BENT = 0.5
-"""px: what undistorting and distorting an image point may leave; a model that folds the image leaves far more."""
+"""px: what undistorting and distorting an image point may leave; beyond a fold, where nothing is shown, it is more."""
+NEEDED = 0.5
+"""Share of width and height, in the middle of the image, that must be shown without a fold: the animal is there."""
+MOST = 0.5
+"""Of its distance from the principal point: farther than this no lens moves a point in the middle of its image."""
+LOOKS = 17
+"""Image points in a row, and rows, that are looked at for a fold."""
 
 
 def check_rig(calibration: Calibration, sizes: list[tuple[int, int]], source: str) -> None:
@@ -67,35 +75,33 @@ def _meeting(calibration: Calibration, rays: Array, source: str) -> Array:
 
 
 def _check_distortion(camera: Camera, size: tuple[int, int], source: str) -> None:
-    """The distortion must be a correction: one that folds the image over cannot be undone."""
-    width, height = size
-    border = np.array([[u, v] for u in (0, width / 2, width) for v in (0, height / 2, height)])
-    focal = np.array([camera.matrix[0, 0], camera.matrix[1, 1]])
+    """Distortions that fold the image over show nothing beyond the fold, which must not lie where the animal is."""
+    share = np.stack(np.meshgrid(*[np.linspace(0, 1, LOOKS)] * 2), -1).reshape(-1, 2)
+    needed = (np.abs(share - 0.5) <= NEEDED / 2).all(-1)
+    focal, centre = np.array([camera.matrix[0, 0], camera.matrix[1, 1]]), camera.matrix[:2, 2]
+    pixels = share * size
     with np.errstate(all="ignore"):
-        back = _distorted(_plane(camera, border), camera.distortions) * focal + camera.matrix[:2, 2]
-    if not (np.linalg.norm(back - border, axis=-1) < BENT).all():
-        given = ", ".join(f"{value:g}" for value in camera.distortions)
-        raise InputError(
-            f"{source}: the distortions of camera '{camera.name}' ({given}) fold its image of {width} x {height} px "
-            f"(focal lengths {focal[0]:g} and {focal[1]:g} px) over; calibrate again, with fewer coefficients"
+        plane = _plane(camera, pixels)
+        shown = np.stack(distorted(*plane.T, *camera.distortions), -1) * focal + centre
+        hidden = ~(np.linalg.norm(shown - pixels, axis=-1) < BENT)
+        moved, away = (np.linalg.norm(each, axis=-1) for each in (plane * focal + centre - pixels, pixels - centre))
+    label = f"{source}: the distortions of camera '{camera.name}' ({', '.join(f'{k:g}' for k in camera.distortions)})"
+    image = f"its image of {size[0]} x {size[1]} px (focal lengths {focal[0]:g} and {focal[1]:g} px)"
+    if (hidden & needed).any():
+        raise InputError(f"{label} fold {image} over; calibrate again, with fewer coefficients")
+    if (needed & (moved > MOST * away + BENT)).any():
+        most = f"by up to {moved[needed].max():.0f} px"
+        raise InputError(f"{label} bend {image} {most}; calibrate again, with fewer coefficients")
+    if hidden.any():
+        warnings.warn(
+            f"{label} fold {image} over, {away[hidden].min():.0f} px from the principal point: a worm that goes so far "
+            "is not placed rightly; calibrate again, with fewer coefficients",
+            stacklevel=2,
         )
 
 
 def _plane(camera: Camera, pixels: Array) -> Array:
-    """(point, 2) undistorted directions x / z, y / z of pixels, by the fixed point that the method itself uses."""
-    goal = (pixels - camera.matrix[:2, 2]) / np.array([camera.matrix[0, 0], camera.matrix[1, 1]])
-    plane = goal
+    """(point, 2) undistorted directions x / z, y / z of pixels."""
+    u, v = ((pixels - camera.matrix[:2, 2]) / np.array([camera.matrix[0, 0], camera.matrix[1, 1]])).T
     with np.errstate(all="ignore"):
-        for _ in range(UNDISTORTING):
-            plane = plane - (_distorted(plane, camera.distortions) - goal)
-    return np.asarray(plane)
-
-
-def _distorted(plane: Array, distortions: Array) -> Array:
-    k1, k2, p1, p2, k3 = distortions
-    x, y = plane.T
-    r2 = x * x + y * y
-    radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
-    u = radial * x + 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
-    v = radial * y + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y
-    return np.stack([u, v], -1)
+        return np.stack(undistorted(u, v, tuple(camera.distortions), 4 * np.finfo(np.float64).eps), -1)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.cameras import UNDISTORTING, Cameras, distortion_slopes
+from midline3d.cameras import Cameras
+from midline3d.distortion import distorted, slopes, undistorted
 
 Array = NDArray[np.float64]
 
@@ -71,13 +72,7 @@ def _plane(in_camera: Array) -> Array:
 
 def _distorted(cameras: Pinholes, plane: Array) -> Array:
     """Where a lens shows points of the plane at depth 1."""
-    k1, k2, *_, k3 = cameras.distortion.T[..., None, None]
-    tangential = cameras.distortion[:, 2:4, None]
-    squares = plane * plane
-    r2 = squares[:, :1] + squares[:, 1:]
-    radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3))
-    product = 2 * plane[:, :1] * plane[:, 1:]
-    return radial * plane + tangential * product + tangential[:, ::-1] * (r2 + 2 * squares)
+    return np.stack(distorted(plane[:, 0], plane[:, 1], *cameras.distortion.T[..., None]), 1)
 
 
 def _images(cameras: Pinholes, plane: Array) -> Array:
@@ -98,14 +93,9 @@ def _nearest_to_rays(cameras: Pinholes, pixels: Array) -> Array:
 
 def _undistorted(cameras: Pinholes, pixels: Array) -> Array:
     """The points on the plane at depth 1 whose images are the pixels: see `cameras.rays_through`."""
-    goal = (pixels - cameras.centre[..., None]) / cameras.focal[..., None]
-    plane = goal
-    for _ in range(UNDISTORTING):
-        away = _distorted(cameras, plane) - goal
-        plane = plane - away
-        if np.abs(away).max(initial=0.0) <= 4 * np.finfo(np.float64).eps:
-            break
-    return plane
+    seen = (pixels - cameras.centre[..., None]) / cameras.focal[..., None]
+    lens = tuple(cameras.distortion.T[..., None])
+    return np.stack(undistorted(seen[:, 0], seen[:, 1], lens, 4 * np.finfo(np.float64).eps), 1)
 
 
 def _step(cameras: Pinholes, points: Array, pixels: Array) -> Array:
@@ -120,7 +110,7 @@ def _step(cameras: Pinholes, points: Array, pixels: Array) -> Array:
 
 def _slopes(cameras: Pinholes, plane: Array, depth: Array) -> Array:
     """(camera, 2, 3, point) derivatives of u and v by X, Y and Z, px per mm: `cameras.projection_jacobian`."""
-    xx, xy, yy = distortion_slopes(plane[:, 0], plane[:, 1], *cameras.distortion.T[..., None])
+    xx, xy, yy = slopes(plane[:, 0], plane[:, 1], *cameras.distortion.T[..., None])
     turn = cameras.rotation[..., None]
     across = (turn[:, :2] - plane[:, :, None] * turn[:, 2:]) / depth[:, None, None]
     distortion = np.stack([xx, xy, xy, yy], 1).reshape(len(plane), 2, 2, 1, -1)
