@@ -62,3 +62,8 @@ def test_a_fault_is_the_callers_and_leaving_early_leaves_torch_as_it_was(four_co
 def test_work_may_ask_for_all_cores_itself(four_cores: None) -> None:
     sums = on_all_cores(lambda start: sum(on_all_cores(lambda more: start + more, range(3))), range(40))
     assert list(sums) == [3 * start + 3 for start in range(40)]
+
+
+def test_few_items_share_all_cores(four_cores: None) -> None:
+    assert list(on_all_cores(lambda _: torch.get_num_threads(), (1, -1))) == [2, 2]
+    assert list(on_all_cores(lambda _: torch.get_num_threads(), iter((1, -1)))) == [1, 1]

@@ -43,8 +43,12 @@ MOST_LENGTHS = 8
 """Lengths at most that are tried on either side: by 16 % no animal was found too short."""
 UNLIKELY = 4.0
 """Nats, tempered, by which a length fits worse than the best, and no further one is tried: it counts a fiftieth."""
-ROUGH = 0.1
-"""Nats, tempered: a length's fit has converged once an iteration gains less, which moves no mean of lengths."""
+ROUGH = 0.3
+"""Nats, tempered: a length's fit has converged once an iteration gains less, which moves the mean of lengths by less
+than their own uncertainty."""
+LENGTH_FRAMES = 8
+"""Frames of the sample that lengths are tried on. With 16 of them the lengths of seven animals differed by 0.4 % in
+the median, the energies of all frames together were as low, and it took more than twice as long."""
 LENGTH_ITERATIONS = 25
 """At most, for each length: it starts beside the one before."""
 
@@ -134,18 +138,31 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
     own = clip.settings.body
     if not own.learned or not own.stretch:
         return animal
+    less, nearest = _on_fewer_frames(clip, animal)
     for _ in range(MOST_PROFILES):
-        tried = _profile(clip, animal)
+        tried = _profile(less, nearest)
         best = min(tried.values(), key=lambda each: each.energy)
-        if not best.energy < animal.energy - own.sure * nat(clip.settings):
+        if not best.energy < nearest.energy - less.settings.body.sure * nat(clip.settings):
             break
-        animal = best  # another minimum, whose own lengths are asked for
+        nearest = best  # another minimum, whose own lengths are asked for
     places = np.array(list(tried))
-    energies = np.array([tried[place].energy for place in places]) / (own.sure * nat(clip.settings))
+    energies = np.array([tried[place].energy for place in places]) / (less.settings.body.sure * nat(clip.settings))
     weights = np.exp(energies.min() - energies)
     expected = float(np.sum(weights * places) / np.sum(weights))
     nearest = tried[min(tried, key=lambda place: abs(place - expected))]
-    return _at_length(clip, nearest, (1 + expected * own.stretch) * tried[0].body.length, tail=True)
+    length = (1 + expected * own.stretch) * tried[0].body.length
+    known = replace(animal, body=replace(nearest.body, length=animal.body.length), change=nearest.change)
+    # Which end of the other frames has to give way is not known: what was tried may have moved either.
+    whole = [_at_length(clip, known, length, tail) for tail in (True, False)]
+    return min(whole, key=lambda each: float(np.nan_to_num(each.energy, nan=np.inf)))
+
+
+def _on_fewer_frames(clip: Clip, animal: Animal) -> tuple[Clip, Animal]:
+    """The animal by `LENGTH_FRAMES` of its frames, and the clip with priors that count as much less."""
+    few, own = animal.sample.spread(LENGTH_FRAMES), clip.settings.body
+    sure = own.sure * len(few.frames) / len(animal.sample.frames)
+    less = replace(clip, settings=replace(clip.settings, body=replace(own, sure=sure)))
+    return less, fitted(less, replace(animal, sample=few), LENGTH_ITERATIONS)
 
 
 def _profile(clip: Clip, animal: Animal) -> dict[int, Animal]:

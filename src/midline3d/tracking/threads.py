@@ -4,7 +4,7 @@ Python's own lock."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sized
 from contextlib import closing
 from typing import TypeVar
 
@@ -22,9 +22,9 @@ def on_all_cores(
 ) -> Generator[Made, None, None]:
     """What `work` makes of each item, in order, some items ahead of who takes it; items come from the caller's thread.
 
-    Each is worked on by one core alone, so that what comes of it does not depend on how many there are. On another
-    device than the CPU one item follows the other, for it is busy with each; and within `work`, where threads that wait
-    for each other's would wait for ever.
+    Each is worked on by one core alone; where there are known to be fewer items than cores, by its share of them. On
+    another device than the CPU one item follows the other, for it is busy with each; and within `work`, where threads
+    that wait for each other's would wait for ever.
     """
     elsewhere = device is not None and device.type != "cpu"
     if elsewhere or threading.current_thread().name.startswith(THREADS):
@@ -32,8 +32,10 @@ def on_all_cores(
             yield work(item)
         return
 
+    share = max(1, cores() // max(1, len(items))) if isinstance(items, Sized) else 1
+
     def alone(item: Item) -> Made:
-        torch.set_num_threads(1)
+        torch.set_num_threads(share)
         return work(item)
 
     threads = torch.get_num_threads()
