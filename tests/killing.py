@@ -35,12 +35,17 @@ FRAMES = 30
 SEGMENT = 3
 """Frames in a segment: few, so that there are many."""
 PHASES = {
-    "preparing": ("locating", 2.0),
-    "beginning": ("searching", 1.8),
-    "tracking": ("reconstructing", 0.25),
-    "consolidating": ("consolidating", 0.06),
+    "preparing": ("locating", 1, 2.0),
+    "beginning": ("searching", 1, 1.8),
+    "tracking": ("reconstructing", 9, 0.03),
+    "consolidating": ("consolidating", 1, 0.06),
 }
-"""What a run says when it comes to a phase, and for about how long that lasts here, s."""
+"""What a run says in a phase, after how many times of that it is killed at the latest, and how long after that, s.
+
+Frames that are followed are counted, not timed: however slow a machine is, some of them are on its disk by then.
+"""
+ALL_ALONG = "telling head from tail all along"
+"""What a run says when all frames are followed, and it puts them right: those that were lost are looked for again."""
 PLAN = ("preparing", "beginning", *["tracking"] * 3, "consolidating")
 """Phases in which the runs of a round are killed, one after the other; the last one comes to its end."""
 PLAN_AHEAD = ["tracking"] * 3
@@ -98,7 +103,16 @@ class Trial:
             setattr(home, name, reported)
 
         noted(PLANNING, "begin", lambda *_: "begin")
-        noted(follow, "_fitted", lambda beginning, frame, track: f"frame {frame}")
+        following = True
+
+        def tell(doing: str) -> None:
+            nonlocal following
+            following = following and doing != ALL_ALONG
+            say(doing)
+
+        noted(
+            follow, "_fitted", lambda beginning, frame, track: f"{'frame' if following else 'second look at'} {frame}"
+        )
         noted(
             batch.Batch,
             "fits",
@@ -115,18 +129,22 @@ class Trial:
         RESULT.write_netcdf, RESULT.SEGMENT_FRAMES = consolidate, SEGMENT
         if self.ahead:
             walk.track_directions = directions.follow_directions
-        reconstruct(Job(self.recording, self.out, settings()), lambda doing, done, total: say(doing))
+        reconstruct(Job(self.recording, self.out, settings()), lambda doing, done, total: tell(doing))
 
-    def killed(self, phase: str | None = None, delay: float = 0.0) -> bool:
-        """A run in a process of its own, killed some time after it comes to a phase; False where it came to its end."""
-        word, said = PHASES[phase][0] if phase else "never", False
+    def killed(self, phase: str | None = None, times: int = 1, delay: float = 0.0) -> bool:
+        """A run in a process of its own, killed some time after it has told of a phase so many times.
+
+        False where it came to its end.
+        """
+        word, told = PHASES[phase][0] if phase else "never", 0
 
         def run(writer: int) -> None:
             def say(doing: str) -> None:
-                nonlocal said
-                if doing.startswith(word) and not said:
-                    os.write(writer, b"!")
-                    said = True
+                nonlocal told
+                if doing.startswith(word):
+                    told += 1
+                    if told == times:
+                        os.write(writer, b"!")
 
             self.run(say)
 
@@ -182,7 +200,8 @@ def one_round(trial: Trial, plan: Sequence[str], rng: random.Random) -> Counter[
     for phase in (*plan, None):
         before, stored = trial.worked(), trial.stored()
         known = (trial.out / "kept" / "beginning.npz").exists()
-        dead = trial.killed(phase, rng.uniform(0, PHASES[phase][1]) if phase else 0.0)
+        _, most, longest = PHASES[phase] if phase else ("", 1, 0.0)
+        dead = trial.killed(phase, rng.randint(1, most), rng.uniform(0, longest))
         reported["kills"] += dead
         if phase:
             reported[phase] += dead
