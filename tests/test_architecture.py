@@ -12,7 +12,7 @@ import midline3d
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(midline3d.__file__).parent
 ORDER = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.M)
-CORE = ("curve", "cameras", "rendering", "appearance", "state", "scoring", "losses", "kernels", "fitting")
+CORE = ("curve", "distortion", "cameras", "rendering", "appearance", "state", "scoring", "losses", "kernels", "fitting")
 
 
 def imports() -> list[tuple[str, str]]:

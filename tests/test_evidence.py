@@ -11,7 +11,7 @@ from torch.nn.functional import interpolate
 
 from midline3d.fitting.body import average_body
 from midline3d.fitting.second_order import Problem, rendered
-from midline3d.fitting.views import Views
+from midline3d.fitting.views import Views, room_around
 from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
@@ -140,3 +140,45 @@ def test_a_state_that_is_not_a_number_speaks_against_the_frame() -> None:
     found = evidence_of(nothing, pictures(animal()))
     assert judge(found, math.nan, SETTINGS.judging).status == "lost"
     assert not found.confidence.any()
+
+
+def test_a_picture_that_does_not_show_the_animal_says_nothing_to_it() -> None:
+    images = pictures(animal())
+    images[:, 1] = 0
+    gone = torch.tensor([0.0, SIZE - 1, 0.0, SIZE - 1]).repeat(1, 3, 1)
+    gone[:, 1, 1] = -1.0
+    problem = problem_with(images)
+    unaware, aware = (
+        evidence(each, animal(), CONTRAST, 0.6 / CONTRAST, SETTINGS.evidence)
+        for each in (problem, replace(problem, views=replace(problem.views, picture=gone)))
+    )
+    assert judge(unaware, 0.0, SETTINGS.judging).status == "lost"
+    assert judge(aware, 0.0, SETTINGS.judging).status == "ok"
+    assert aware.shown.tolist() == [[1.0, 0.0, 1.0]] and float(aware.alone) == 0
+    assert aware.confidence[:, 4:-4].amin() > 0.9 and unaware.confidence[:, 4:-4].amax() < 0.1
+    assert float(aware.unbacked.amax()) < 0.1
+
+
+def test_an_end_that_one_picture_alone_shows_is_not_trusted() -> None:
+    """Two pictures end a body's width behind the head."""
+    problem, state = problem_with(pictures(animal())), animal()
+    seen = problem.kernels.project(problem.views.cameras, state.points, state.shift)
+    picture = torch.tensor([0.0, SIZE - 1, 0.0, SIZE - 1]).repeat(1, 3, 1)
+    for view in (0, 1):
+        axis = int((seen[0, view, 0] - seen[0, view, -1]).abs().argmax())
+        side = int(seen[0, view, 0, axis] > seen[0, view, -1, axis])
+        picture[0, view, 2 * axis + side] = seen[0, view, 8, axis]
+    there = replace(problem, views=replace(problem.views, picture=picture))
+    found = evidence(there, state, CONTRAST, 0.6 / CONTRAST, SETTINGS.evidence)
+    assert 0.05 < float(found.alone) < 0.5
+    assert found.confidence[0, 0] == 0 and found.confidence[0, N // 2] > 0.5
+    assert judge(found, 0.0, SETTINGS.judging).reason == "outside"
+
+
+def test_room_around_a_picture() -> None:
+    picture = torch.tensor([[[2.0, 10.0, 3.0, 8.0]]])
+    places = torch.tensor([[[[6.0, 5.0], [1.0, 5.0], [9.5, 4.0], [6.0, 12.0]]]])
+    assert room_around(places, picture).tolist() == [[[2.0, -1.0, 0.5, -4.0]]]
+    assert room_around(places, None).isinf().all()
+    covered = Views(torch.zeros(1, 1, 12, 14), rig(1, 14, 9.0), picture).covered()
+    assert covered is not None and covered.sum() == 9 * 6 and bool(covered[0, 0, 3, 2]) and bool(covered[0, 0, 8, 10])

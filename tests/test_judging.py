@@ -21,6 +21,8 @@ def evidence_with(**changes: list[float]) -> Evidence:
         unbacked=torch.zeros(1, 3),
         beyond=torch.zeros(1, 2),
         border=torch.zeros(1, 3),
+        shown=torch.ones(1, 3),
+        alone=torch.zeros(1),
         confidence=torch.ones(1, 8),
         across=torch.full((1, 8), 0.001),
         along=torch.full((1, 8), 0.01),
@@ -36,10 +38,24 @@ def evidence_with(**changes: list[float]) -> Evidence:
         (evidence_with(explained=[0.9, 0.2, 0.8]), 0.0, "lost", "view ignored"),
         (evidence_with(explained=[0.9, 0.2, 0.1]), 0.0, "lost", "no fit"),
         (evidence_with(unbacked=[0.0, 9.0, 0.0]), 0.0, "lost", "no fit"),
-        (evidence_with(border=[0.0, 0.2, 0.0]), 0.0, "suspect", "outside"),
+        (evidence_with(border=[0.0, 0.2, 0.0]), 0.0, "suspect", "border"),
+        (evidence_with(explained=[0.9, 0.0, 0.8], shown=[1.0, 0.1, 1.0]), 0.0, "ok", ""),  # gone from one picture
+        (evidence_with(explained=[0.9, 0.2, 0.8], shown=[1.0, 0.6, 1.0]), 0.0, "lost", "view ignored"),
+        (evidence_with(shown=[1.0, 0.4, 0.4]), 0.0, "lost", "outside"),
+        (replace(evidence_with(), alone=torch.tensor([0.1])), 0.0, "suspect", "outside"),
         (evidence_with(unexplained=[0.0, 15.0, 0.0]), 0.0, "ok", ""),  # something large, in one view alone
-        (evidence_with(unexplained=[9.0, 0.0, 9.0, 0.0]), 0.0, "ok", ""),  # in half of the views
-        (evidence_with(unexplained=[9.0, 5.0, 9.0, 0.0]), 0.0, "suspect", "light unexplained"),
+        (
+            evidence_with(unexplained=[9.0, 0.0, 9.0, 0.0], shown=[1.0] * 4, border=[0.0] * 4, explained=[0.9] * 4),
+            0.0,
+            "ok",
+            "",
+        ),  # in half of the views
+        (
+            evidence_with(unexplained=[9.0, 5.0, 9.0, 0.0], shown=[1.0] * 4, border=[0.0] * 4, explained=[0.9] * 4),
+            0.0,
+            "suspect",
+            "light unexplained",
+        ),
         (evidence_with(unexplained=[5.0, 0.0, 5.0]), 0.0, "suspect", "light unexplained"),
         (evidence_with(unexplained=[3.0, 0.0, 0.0]), 0.0, "ok", ""),  # dirt, in one view alone
         (evidence_with(unbacked=[0.0, 0.0, 2.0]), 0.0, "suspect", "drawn without light"),

@@ -50,3 +50,18 @@ def test_no_frame_is_drawn_that_has_come_to_rest(monkeypatch: pytest.MonkeyPatch
     found = fit(problem, start, 60)
     assert sum(drawn) == 6 + int(found.iterations.sum()) and found.state.points.shape == (6, N, 3)
     assert found.at is None, "what the whole batch was drawn as is not kept"
+
+
+def test_what_lies_beyond_a_picture_is_not_held_against_the_body() -> None:
+    """The first picture ends in the middle of the body: its other half is found by the other two."""
+    right = animals(1)
+    problem, start = noisy(right, 0.05), replace(right, points=right.points + 0.02)
+    end = float(problem.kernels.project(problem.views.cameras, right.points, right.shift)[0, 0, :, 0].median())
+    images = problem.views.images.clone()
+    images[:, 0, :, round(end) + 1 :] = 0
+    picture = torch.tensor([0.0, SIZE - 1, 0.0, SIZE - 1]).repeat(1, 3, 1)
+    picture[:, 0, 1] = round(end)
+    cut = replace(problem, views=replace(problem.views, images=images))
+    known = replace(cut, views=replace(cut.views, picture=picture))
+    off = [float((fit(each, start, 60).state.points - right.points).norm(dim=-1).mean()) for each in (cut, known)]
+    assert off[1] < 0.6 * off[0]

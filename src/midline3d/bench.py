@@ -64,7 +64,7 @@ class Drawn(Prepared):
         self.cameras = Calibration(tuple(given)).to_cameras()
         frames, count = scene.plan.frames, len(scene.views)
         self.start, self.window, self.scale, self.side = 0, window, scene.plan.px_per_mm, "dark"
-        self.gain = np.ones(count)
+        self.gain, self.sizes = np.ones(count), np.full((count, 2), scene.plan.size)
         self.log = Log.blank(frames, count)
         self.log.location[:] = 0
         self._images = np.zeros((frames, count, window, window), np.uint8)

@@ -11,7 +11,7 @@ from midline3d.appearance import BlobAppearance, Profile
 from midline3d.cameras import scale
 from midline3d.fitting.damping import Damping
 from midline3d.fitting.pins import Pins, pin_energy, with_pins
-from midline3d.fitting.views import Views
+from midline3d.fitting.views import Views, room_around
 from midline3d.kernels import Backend, Basis, Layout, Prior, StepLimits, System, select_backend
 from midline3d.rendering import Blobs, Objective, Products, products, render
 from midline3d.settings import SecondOrderSettings
@@ -26,6 +26,8 @@ DAMPING = Damping()
 MOST_ACTIVE = 0.95
 """Share of a batch's frames that are not at rest yet, from which on the others are put aside: taking the rows of a
 batch apart costs a thirtieth of drawing them."""
+OUTSIDE = 2.0
+"""Sigmas beyond a picture's border from which on a blob is not seen at all."""
 TERMS = ("pixels", "curvature", "temporal")
 """Of the energy."""
 
@@ -145,13 +147,25 @@ class Fit:
 def evaluate(problem: Problem, state: FrameState) -> Evaluation:
     """Draws the states, and sums what the images and the priors say of them."""
     appearance, blobs = _drawn(problem, state)
-    pixels = products(blobs, problem.views.images, problem.objective)
+    pixels = _pixels(problem, blobs)
     sums = problem.kernels.energy(problem.prior, state, pixels.loss)
     energy, named = sums.total, dict(zip(TERMS, sums.terms.unbind(), strict=True))
     if problem.pins is not None:
         named["pins"] = pin_energy(problem.pins, problem.views.cameras, state)
         energy = energy + named["pins"]
     return Evaluation(state, appearance, pixels, energy, named, sums.prior_gradient)
+
+
+def _pixels(problem: Problem, blobs: Blobs) -> Products:
+    """What the images say of blobs; beyond the cameras' pictures, where there are none, that they are right."""
+    views = problem.views
+    covered = views.covered()
+    if covered is None:
+        return products(blobs, views.images, problem.objective)
+    drawn = render(blobs, views.images, problem.objective.cutoff).image
+    found = products(blobs, torch.where(covered, views.images, drawn), problem.objective)
+    seen = room_around(blobs.centre, views.picture) >= -OUTSIDE * blobs.sigma
+    return replace(found, gram=found.gram * seen[..., None, None])
 
 
 def _drawn(problem: Problem, state: FrameState) -> tuple[BlobAppearance, Blobs]:

@@ -160,6 +160,8 @@ class Prepared(Sequence[FrameCrops]):
         self.gain = np.array(manifest["gain"])
         """(camera,) by which faint signals were amplified."""
         self.side = str(manifest["side"])
+        self.sizes = np.array(manifest.get("sizes", [[np.inf, np.inf]] * len(self.noise)))
+        """(camera, 2) px: width and height of the cameras' pictures."""
         self._images = np.load(folder / IMAGES, mmap_mode="r")
         with np.load(folder / LOG) as log:
             self.log = Log.of_stored(log)

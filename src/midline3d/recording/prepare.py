@@ -221,7 +221,8 @@ def _tracked(
         work.run_wider(window, progress)
     _save_log(folder, work.log)
     noise, offset = zip(*(_noise(values if values.size else np.zeros(1)) for values in work.beside()), strict=True)
-    return _facts(work.window, locator.scale(), noise, offset, work.cutter.gain, first_look.tones[0].side)
+    sizes = [view.source.size for view in recording.views]
+    return _facts(work.window, locator.scale(), noise, offset, work.cutter.gain, first_look.tones[0].side, sizes)
 
 
 def _bytes(recording: Recording, frames: range, window: int) -> int:
@@ -261,19 +262,23 @@ def _fixed(recording: Recording, frames: range, folder: Path, progress: Progress
         raise InputError(f"{recording.path}: no frame can be read in all cameras; check the sources")
     beside = np.stack(quiet, 1).reshape(count, -1).astype(np.float32) if quiet else np.zeros((count, 1))
     noise, offset = zip(*(_noise(values) for values in beside), strict=True)
-    return _facts(window, _scale(cameras, centre), noise, offset, [1.0] * count, "dark" if dark else "bright")
+    sizes = [view.source.size for view in recording.views]
+    side = "dark" if dark else "bright"
+    return _facts(window, _scale(cameras, centre), noise, offset, [1.0] * count, side, sizes)
 
 
 def _eight_bit(picture: Picture) -> Picture:
     return picture if picture.dtype == np.uint8 else (picture >> 8).astype(np.uint8)
 
 
-def _facts(window: int, scale: float, noise: Any, offset: Any, gain: Any, side: str) -> dict[str, Any]:
+def _facts(
+    window: int, scale: float, noise: Any, offset: Any, gain: Any, side: str, sizes: list[tuple[int, int]]
+) -> dict[str, Any]:
     numbers = {
         name: [float(value) for value in values]
         for name, values in (("noise", noise), ("offset", offset), ("gain", gain))
     }
-    return {"window": window, "scale": scale, "side": side, **numbers}
+    return {"window": window, "scale": scale, "side": side, "sizes": [list(size) for size in sizes], **numbers}
 
 
 def _noise(values: NDArray[Any]) -> tuple[float, float]:

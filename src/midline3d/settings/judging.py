@@ -54,7 +54,8 @@ class JudgingSettings:
     108 simulated recordings of one image model, left out in turn, 98.8 % of the wrong frames were, and 3 % of the right
     ones; at 0.2 92 and 2.4 %."""
     outside: Share = 0.03
-    """Most of the body that may lie outside the crop of a view: a tip touches the border without harm."""
+    """Most of the body that may lie outside the crop of a view, or be shown by fewer than two pictures: a tip touches
+    the border without harm."""
     jump: Weight = 0.15
     """Body lengths that the vertices may lie from where they were expected, on average: a swimming animal's centre
     moves by 0.02 in a frame."""

@@ -44,7 +44,7 @@ REASONS: dict[str, str] = {
     "jump": "posture or place change more from the neighbouring frame than an animal can",
     "directions disagree": "followed forwards and backwards in time, the frame comes out in two ways",
     "border": "the animal touches the border of its crop",
-    "outside": "a part of the animal lies outside a camera's picture",
+    "outside": "fewer than two cameras' pictures show a part of the animal, clear of their borders",
     "no fit": "no start led to a midline that fits the pictures",
     "marked bad": "somebody looked at the frame and found the midline wrong",
 }

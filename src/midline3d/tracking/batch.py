@@ -76,6 +76,8 @@ class _FrameBank:
     """Whether the frame and the two before it follow one another directly."""
     first: Int[Tensor, " slot"]
     last: Int[Tensor, " slot"]
+    picture: Float[Tensor, "frame camera 4"] | None
+    """What the cameras' pictures cover of the crops (see `Views.picture`)."""
     dark: Float[Tensor, "slot camera 1 1"]
     gain: Float[Tensor, "slot camera 1 1"]
 
@@ -196,13 +198,15 @@ class Batch:
         bank = self.bank
         return balanced(bank.images[frame].float().sub_(bank.dark[slot]).mul_(bank.gain[slot]))
 
-    def part(self, slot: Tensor, frame: Tensor, images: Tensor, anchor: FrameState) -> Problem:
-        """The problem of frames of the bank, each as its slot sees it."""
+    def part(self, slot: Tensor, frame: Tensor, images: Tensor, anchor: FrameState, whole: bool = False) -> Problem:
+        """The problem of frames of the bank, each as its slot sees it; whole: as if pictures had no border, as a tick
+        takes them."""
         problem, taper, basis = self.problem, self.problem.taper, self.problem.views.cameras.shift_basis
         shape = Shape(**{name: value[slot] for name, value in vars(taper.shape).items()})
+        picture = None if whole or self.bank.picture is None else self.bank.picture[frame]
         return replace(
             problem,
-            views=Views(images, unpacked_cameras(self.bank.rig[frame], basis)),
+            views=Views(images, unpacked_cameras(self.bank.rig[frame], basis), picture),
             taper=replace(taper, shape=shape, sharp=taper.sharp[slot], length=taper.length[slot]),
             anchor=anchor,
         )
@@ -221,7 +225,7 @@ class Batch:
         # Both in one batch: launches are what a few slots cost.
         starts = torch.cat([packed(here), packed(onward)])
         anchor = self._unpacked(starts[:count].repeat(2, 1))
-        both = self.part(slot.repeat(2), frame.repeat(2), images.repeat(2, 1, 1, 1), anchor)
+        both = self.part(slot.repeat(2), frame.repeat(2), images.repeat(2, 1, 1, 1), anchor, whole=True)
         energy = evaluate(both, self._unpacked(starts)).energy
         further = self.bank.steady[frame] & (energy[count:] < energy[:count])
         return torch.where(further[:, None], starts[count:], starts[:count]), images
@@ -310,7 +314,7 @@ def record(batch: Batch) -> Callable[[], None]:
 
 
 def _frame_bank(sequences: list[FrameSequence], device: torch.device) -> _FrameBank:
-    images, rig, offset, steady, dark, gain = [], [], [], [], [], []
+    images, rig, offset, steady, picture, dark, gain = [], [], [], [], [], [], []
     for sequence in sequences:
         clip = sequence.beginning.clip
         images.append(clip.pixels(sequence.frames).to(device))
@@ -318,8 +322,10 @@ def _frame_bank(sequences: list[FrameSequence], device: torch.device) -> _FrameB
         places = clip.centres([sequence.at, *sequence.frames])
         offset.append(places[:-1] - places[1:])
         steady.append(_steady([sequence.at, sequence.at, *sequence.frames]))
+        picture.append(clip.covered(sequence.frames))
         dark.append(torch.from_numpy(clip.prepared.offset))
         gain.append(clip.contrast / clip.brightness)
+    beyond = any(sequence.beginning.clip.picture(sequence.frames) is not None for sequence in sequences)
     ends = torch.tensor([len(sequence.frames) for sequence in sequences]).cumsum(0)
     first = torch.cat([torch.zeros(1, dtype=torch.long), ends[:-1]])
 
@@ -331,6 +337,7 @@ def _frame_bank(sequences: list[FrameSequence], device: torch.device) -> _FrameB
         rig=joined(rig),
         offset=joined(offset),
         steady=torch.cat(steady).to(device),
+        picture=joined(picture) if beyond else None,
         first=first.to(device),
         last=(ends - 1).to(device),
         dark=joined(dark, torch.stack)[..., None, None],

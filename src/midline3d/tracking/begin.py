@@ -15,6 +15,7 @@ from midline3d.errors import InputError
 from midline3d.fitting.body import Body, average_body
 from midline3d.fitting.second_order import fit
 from midline3d.fitting.start import search
+from midline3d.fitting.views import room_around
 from midline3d.settings import BodySettings, SecondOrderSettings
 from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
@@ -89,7 +90,8 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     start = find_start(here, generator, progress)
     if not learns(clip.settings.body):
         return _as_found(here, start, clip.device)
-    sample = follow_sample(here, start.frame, start.state, progress).spread(clip.settings.body.frames)
+    followed = follow_sample(here, start.frame, start.state, progress)
+    sample = wholly_shown(here, followed).spread(clip.settings.body.frames)
     progress("learning the body", 0, 0)
     animal = learned(here, sample)
     progress("telling head from tail", 0, 0)
@@ -348,6 +350,16 @@ def follow_sample(clip: Clip, frame: int, state: FrameState, progress: Progress)
         progress("following the worm to learn its body", len(states), len(near))
     frames = sorted(states)
     return Sample(frames, merged([states[other] for other in frames]))
+
+
+def wholly_shown(clip: Clip, sample: Sample) -> Sample:
+    """The frames of a sample that show all of the animal in all pictures; all frames where those are too few."""
+    seen = project(clip.local_cameras(sample.frames), sample.states.points, sample.states.shift)
+    whole = (room_around(seen, clip.picture(sample.frames)) >= 0).flatten(1).all(1)
+    chosen = whole.nonzero().flatten().tolist()
+    if len(chosen) == len(sample.frames) or len(chosen) < clip.settings.body.frames:
+        return sample
+    return Sample([sample.frames[row] for row in chosen], sample.states[chosen])
 
 
 def shape_odds(animal: Animal, other: Animal) -> float:

@@ -136,7 +136,19 @@ class Clip:
         images = self.pixels(frames).to(self.device).float()
         offset = torch.from_numpy(self.prepared.offset).to(images)[:, None, None]
         images = balanced((images - offset) * (contrast / self.brightness)[:, None, None])
-        return Views(images, self.local_cameras(frames))
+        return Views(images, self.local_cameras(frames), self.picture(frames))
+
+    def picture(self, frames: list[int]) -> Float[Tensor, "batch camera 4"] | None:
+        """What the cameras' pictures cover of the crops; None where that is all (see `Views.picture`)."""
+        covered = self.covered(frames)
+        first, last = covered[..., ::2], covered[..., 1::2]
+        whole = bool((first <= 0).all() and (last >= self.prepared.window - 1).all())
+        return None if whole else covered.to(self.device)
+
+    def covered(self, frames: list[int]) -> Float[Tensor, "batch camera 4"]:
+        """First and last column, first and last row of the crops, px, that the cameras' pictures cover."""
+        first = -self.prepared.log.origin[frames]
+        return torch.from_numpy(np.stack([first, first + self.prepared.sizes - 1], -1)).flatten(2).float()
 
     def local_cameras(self, frames: list[int]) -> Cameras:
         """The rig as each frame's crops see it, float32."""

@@ -17,6 +17,7 @@ from midline3d.appearance import Profile
 from midline3d.cameras import scale
 from midline3d.fitting.second_order import Evaluation, Problem, rendered
 from midline3d.fitting.uncertainty import deviations
+from midline3d.fitting.views import room_around
 from midline3d.settings import EvidenceSettings
 from midline3d.shapes import Bool, Float, Tensor
 from midline3d.state import FrameState
@@ -30,6 +31,8 @@ THINNEST = 0.8
 BEYOND = (0.75, 1.75)
 """Widths of the body beyond an end between which light is looked for: closer it is the end's own blur, further off it
 is no longer straight on."""
+SHOWN = 0.5
+"""Of the body: a picture that shows less of it is not held against the midline."""
 FAN = (0.44, 0.87)
 """rad to the end's own direction in which light is looked for, too: 25 and 50 degrees, as far as an end may bend."""
 
@@ -49,8 +52,13 @@ class Evidence:
     more, that has the most of it, in the view that has the least."""
     border: Float[Tensor, "batch camera"]
     """Share of the vertices that lie outside the crop."""
+    shown: Float[Tensor, "batch camera"]
+    """Share of the vertices that lie in the camera's picture."""
+    alone: Float[Tensor, " batch"]
+    """Share of the vertices that fewer than two pictures show, the body's width from their borders or farther."""
     confidence: Float[Tensor, "batch vertex"]
-    """Probability that half of the light that is drawn at the vertex is there in all views."""
+    """Probability that half of the light that is drawn at the vertex is there in all views that show it; 0 where fewer
+    than two do."""
     across: Float[Tensor, "batch vertex"]
     """Standard deviation of the vertex to the side of the body, mm."""
     along: Float[Tensor, "batch vertex"]
@@ -86,6 +94,9 @@ def evidence(
     raw = problem.views.images
     light = _linear(raw) / unit
     drawn = rendered(problem, state) / unit if drawn is None else drawn
+    covered = problem.views.covered()
+    if covered is not None:
+        light, drawn = light * covered, drawn * covered
     light, drawn = (averaged(each) for each in (light, drawn))
     noise = noise / AVERAGED
     least = torch.clamp(settings.doubt * noise, min=settings.faint)[:, None, None]
@@ -102,14 +113,22 @@ def evidence(
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
     exact = deviations(problem, state, at)
     per_mm = scale(problem.views.cameras, state.points).mean(1, keepdim=True)
-    confidence = _confidence(light, drawn, seen, noise, settings.texture)
+    room = room_around(seen, problem.views.picture)
+    inside = room >= 0
+    confidence = _confidence(light, drawn, seen, noise, settings.texture, inside)
     outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
+    # A view must not be shifted out of its picture.
+    unmoved = problem.kernels.project(problem.views.cameras, state.points, torch.zeros_like(state.shift))
+    shown = (inside | (room_around(unmoved, problem.views.picture) >= 0)).to(seen.dtype).mean(-1)
+    clear = room >= width[..., None]
     return Evidence(
         explained=common / either.clamp(min=1e-6),
         unexplained=over,
         unbacked=lacking,
-        beyond=_beyond((light - settings.slack * drawn).clamp(min=0), problem, state, width),
+        beyond=_beyond((light - settings.slack * drawn).clamp(min=0), problem, state, width, shown),
         border=outside,
+        shown=shown,
+        alone=(clear.sum(1) < 2).to(seen.dtype).mean(-1),
         confidence=confidence,
         across=exact.across,
         along=exact.along,
@@ -149,8 +168,11 @@ def _light_at(
     return flat.view(batch, cameras, -1)
 
 
-def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) -> Float[Tensor, "batch 2"]:
-    """The most of `left` along any straight way on from an end, in the view that has the least of it there."""
+def _beyond(
+    left: Tensor, problem: Problem, state: FrameState, width: Tensor, shown: Float[Tensor, "batch camera"]
+) -> Float[Tensor, "batch 2"]:
+    """The most of `left` along any straight way on from an end, in the view that has the least of it there, of those
+    that show the animal."""
     cameras = problem.views.cameras
     across = (width / scale(cameras, state.points)).mean(1)
     steps = torch.linspace(*BEYOND, 4, device=left.device, dtype=left.dtype)
@@ -161,6 +183,7 @@ def _beyond(left: Tensor, problem: Problem, state: FrameState, width: Tensor) ->
         places = state.points[:, end, None, None] + away
         seen = problem.kernels.project(cameras, places.flatten(1, 2), state.shift)
         light = _light_at(left, seen).unflatten(2, (directions.shape[1], len(steps))).mean(-1)
+        light = light.masked_fill((shown < SHOWN)[:, :, None], torch.inf)
         ends.append(light.amin(1).amax(1))
     return torch.stack(ends, -1)
 
@@ -183,11 +206,17 @@ def _cone(dtype: torch.dtype, device: torch.device) -> Float[Tensor, "direction 
 
 
 def _confidence(
-    light: Tensor, drawn: Tensor, seen: Tensor, noise: Tensor, texture: float
+    light: Tensor,
+    drawn: Tensor,
+    seen: Tensor,
+    noise: Tensor,
+    texture: float,
+    shown: Bool[Tensor, "batch camera vertex"],
 ) -> Float[Tensor, "batch vertex"]:
-    """See `Evidence.confidence`. seen: the vertices, px; texture: how much light differs from what is drawn of it."""
+    """See `Evidence.confidence`. seen: the vertices, px; texture: how much light differs from what is drawn of it;
+    shown: whether they lie in the pictures."""
     there, wanted = _light_at(light, seen), _light_at(drawn, seen)
     spread = (noise[:, None].square() + (texture * wanted).square()).sqrt()
     doubt = (there - wanted / 2) / spread.clamp(min=1e-6)
-    inside = torch.nan_to_num(torch.special.ndtr(doubt), nan=0.0)
-    return inside.amin(1)
+    there_too = torch.nan_to_num(torch.special.ndtr(doubt), nan=0.0).masked_fill(~shown, 1.0)
+    return torch.where(shown.sum(1) >= 2, there_too.amin(1), 0.0)

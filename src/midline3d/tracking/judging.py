@@ -9,7 +9,7 @@ import torch
 
 from midline3d.settings import JudgingSettings
 from midline3d.store import Reason, Status
-from midline3d.tracking.evidence import Evidence
+from midline3d.tracking.evidence import SHOWN, Evidence
 
 BEST_LAST: tuple[Status, ...] = ("unreadable", "lost", "suspect", "ok")
 
@@ -32,16 +32,22 @@ def judge(observed: Evidence, travelled: float, settings: JudgingSettings) -> Ve
 
     Every comparison is written so that what is not a number speaks against the frame.
     """
-    explained = float(observed.explained.amin())
-    over = observed.unexplained[0].sort(descending=True).values
+    shown = observed.shown[0] >= SHOWN
+    if not int(shown.sum()) >= 2:
+        return Verdict("lost", "outside")
+    shares = observed.explained[0][shown]
+    explained = float(shares.amin())
+    over = observed.unexplained[0][shown].sort(descending=True).values
     # Dirt lies beside the body in one view or two, a part of the animal that is not drawn in all.
     most = math.nan if bool(over.isnan().any()) else float(over[len(over) // 2])
-    lacking, outside = float(observed.unbacked.amax()), float(observed.border.amax())
+    lacking, outside = float(observed.unbacked.amax()), float(observed.border[0][shown].amax())
     if not (explained >= settings.least_explained and lacking <= settings.most_unbacked):
-        ignored = torch.nan_to_num(observed.explained[0], nan=0.0).sort().values
+        ignored = torch.nan_to_num(shares, nan=0.0).sort().values
         alone = bool(ignored[0] < settings.least_explained) and bool(ignored[1] >= settings.explained)
         return Verdict("lost", "view ignored" if alone else "no fit")
     if not outside <= settings.outside:
+        return Verdict("suspect", "border")
+    if not float(observed.alone) <= settings.outside:
         return Verdict("suspect", "outside")
     further = float(observed.beyond.amax())
     if not (most <= settings.unexplained and further <= settings.beyond):
