@@ -155,6 +155,22 @@ def test_learning_goes_downhill_and_finds_the_length(scene: Scene) -> None:
     assert float(found.body.length) == pytest.approx(1.04, rel=0.01)
 
 
+def test_a_turn_that_all_cameras_share_is_given_back_to_the_world(scene: Scene) -> None:
+    """The pictures stay as they are; what is left of the turns has no part in common."""
+    centres = torch.tensor([[0.3, -0.2, 0.1], [-0.1, 0.4, 0.2]], dtype=DOUBLE)
+    whole = replace(scene.rig, centres=centres)
+    world = torch.tensor([0.06, -0.04, 0.02], dtype=DOUBLE)
+    turns = whole.cameras.rotation[0] @ world + 0.02 * torch.randn(3, 3, dtype=DOUBLE)
+    shared = replace(scene.shared, cameras=torch.cat([turns, scene.shared.cameras[:, 3:]], 1))
+    after, state = learning._turned_back(shared, whole, scene.state)
+    before = project(whole.local(shared.cameras), scene.state.points, scene.state.shift)
+    assert torch.allclose(project(whole.local(after.cameras), state.points, state.shift), before, atol=1e-9)
+    left = whole.cameras.rotation[0].mT @ after.cameras[:, :3, None]
+    assert left.mean(0).norm() < 1e-5 < 0.01 < left.norm(dim=1).max()
+    again = state.rebuilt(state.middle())
+    assert torch.allclose(again.points, state.points, atol=1e-12) and torch.allclose(again.bishop, state.bishop)
+
+
 def test_numbers_and_back() -> None:
     body = average_body(Settings().body, torch.tensor(0.7, dtype=DOUBLE))
     again = Body.of(body.numbers())

@@ -151,6 +151,9 @@ def test_rotations() -> None:
     matrix = curve.rotation_exp(turn)
     assert torch.allclose((matrix @ turn[..., None]).squeeze(-1), turn)
     assert torch.allclose(matrix.diagonal(dim1=1, dim2=2).sum(-1), 1 + 2 * turn.norm(dim=-1).cos())
+    for small in (1e-9, 0.5):
+        turned = small * torch.nn.functional.normalize(turn, dim=-1)
+        assert torch.allclose(curve.rotation_log(curve.rotation_exp(turned)), turned, rtol=1e-6, atol=1e-15)
     frame = curve.orthonormal(matrix + 0.05 * torch.randn(5, 3, 3, dtype=DOUBLE))
     assert torch.allclose(frame.mT @ frame, torch.eye(3, dtype=DOUBLE).expand(5, 3, 3), atol=1e-12)
     assert torch.allclose(torch.linalg.det(frame), torch.ones(5, dtype=DOUBLE))

@@ -189,6 +189,15 @@ def rotation_exp(turn: Float[Tensor, "batch 3"]) -> Float[Tensor, "batch 3 3"]:
     return torch.eye(3, dtype=turn.dtype, device=turn.device) + once * across + twice * (across @ across)
 
 
+def rotation_log(rotation: Float[Tensor, "batch 3 3"]) -> Float[Tensor, "batch 3"]:
+    """Rotation vector of a rotation matrix, of less than half a turn."""
+    across = (rotation - rotation.mT) / 2
+    turn = torch.stack([across[..., 2, 1], across[..., 0, 2], across[..., 1, 0]], -1)
+    cosine = (torch.diagonal(rotation, dim1=-2, dim2=-1).sum(-1, keepdim=True) - 1) / 2
+    angle = torch.atan2(turn.norm(dim=-1, keepdim=True), cosine)
+    return turn / torch.sinc(angle / torch.pi)
+
+
 def orthonormal(bishop: Float[Tensor, "batch 3 3"]) -> Float[Tensor, "batch 3 3"]:
     """The Bishop frame with T and M1 made orthonormal again after a step, T's direction kept."""
     tangent = torch.nn.functional.normalize(bishop[..., 0], dim=-1)

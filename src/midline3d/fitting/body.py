@@ -12,6 +12,7 @@ import torch
 
 from midline3d.appearance import KNOTS, LONGEST, Optics, Profile, Shape, optics, shape_derivatives
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
+from midline3d.curve import rotation_exp, rotation_log
 from midline3d.fitting.damping import Damping
 from midline3d.fitting.second_order import Evaluation, Problem, add_priors, evaluate, take_step
 from midline3d.kernels import System
@@ -204,9 +205,29 @@ def learn(
             break
         if better and done < iterations:
             system = _system(here, rig)
-    shared = here.shared
+    shared, state = _turned_back(here.shared, rig, here.at.state)
+    energy = here.energy - float(prior.energy(here.shared) - prior.energy(shared))
     whole = rig.refined(shared.cameras.double().cpu())
-    return Learned(Body.of(shared.body), whole, shared.cameras, here.at.state, here.energy, done)
+    return Learned(Body.of(shared.body), whole, shared.cameras, state, energy, done)
+
+
+def _turned_back(shared: Shared, rig: Rig, state: FrameState) -> tuple[Shared, FrameState]:
+    """The same pictures, without what all cameras were turned by alike: that is the world's turn, which no image tells.
+
+    A world that may turn does: by a degree or so while it was learned in simulated recordings, by four in a real one.
+    """
+    rotation, turns = rig.cameras.rotation[0].cpu(), rotation_exp(shared.cameras[:, :3].double().cpu())
+    back = torch.eye(3, dtype=torch.float64)
+    for _ in range(2):  # the mean of turns is itself one only for small ones, such as the first time leaves
+        alike = (rotation.mT @ rotation_log(turns)[..., None]).mean(0).mT
+        turn = rotation_exp(alike)[0]
+        turns, back = turns @ rotation @ turn.mT @ rotation.mT, turn @ back
+    arm = (rig.centres - rig.pivot).cpu()
+    moved = (arm @ back.mT - arm)[:, None]
+    world = back.to(state.points)
+    turned = replace(state, points=state.points @ world.mT + moved.to(state.points), bishop=world @ state.bishop)
+    cameras = torch.cat([rotation_log(turns).to(shared.cameras), shared.cameras[:, 3:]], 1)
+    return replace(shared, cameras=cameras), turned
 
 
 def _evaluated(problem: Problem, rig: Rig, prior: SharedPrior, shared: Shared, state: FrameState) -> _Point:

@@ -22,6 +22,7 @@ from midline3d.state import FrameState, merged
 from midline3d.tracking.caught_ends import with_dirt, without_dirt
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
+from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import (
     Animal,
     Sample,
@@ -91,7 +92,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     if not learns(clip.settings.body):
         return _as_found(here, start, clip.device)
     followed = follow_sample(here, start.frame, start.state, progress)
-    sample = wholly_shown(here, followed).spread(clip.settings.body.frames)
+    sample = wholly_shown(here, borne_out(here, followed)).spread(clip.settings.body.frames)
     progress("learning the body", 0, 0)
     animal = learned(here, sample)
     progress("telling head from tail", 0, 0)
@@ -350,6 +351,19 @@ def follow_sample(clip: Clip, frame: int, state: FrameState, progress: Progress)
         progress("following the worm to learn its body", len(states), len(near))
     frames = sorted(states)
     return Sample(frames, merged([states[other] for other in frames]))
+
+
+def borne_out(clip: Clip, sample: Sample) -> Sample:
+    """The frames of a sample that are not lost by what their images say to the animal; all frames where all are.
+
+    An animal that leaves is followed into nothing, and what is drawn there would be learned from.
+    """
+    frames, states, settings = sample.frames, sample.states, clip.settings
+    taper = body_taper(clip, frames[0], average_body(settings.body, states.length.median()))
+    problem = problem_of(clip, frames, taper, states, settings.second_order)
+    observed = evidence(problem, states, clip.contrast, clip.noise, settings.evidence)
+    chosen = [row for row in range(len(frames)) if judge(observed[[row]], 0.0, settings.judging).status != "lost"]
+    return Sample([frames[row] for row in chosen], states[chosen]) if chosen else sample
 
 
 def wholly_shown(clip: Clip, sample: Sample) -> Sample:

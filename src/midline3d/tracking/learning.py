@@ -154,7 +154,10 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
     known = replace(animal, body=replace(nearest.body, length=animal.body.length), change=nearest.change)
     # Which end of the other frames has to give way is not known: what was tried may have moved either.
     whole = [_at_length(clip, known, length, tail) for tail in (True, False)]
-    return min(whole, key=lambda each: float(np.nan_to_num(each.energy, nan=np.inf)))
+    best = min(whole, key=lambda each: float(np.nan_to_num(each.energy, nan=np.inf)))
+    # What half of the frames expect may be unlikely by all of them.
+    unlikely = animal.energy + UNLIKELY * own.sure * nat(clip.settings)
+    return best if best.energy < unlikely else animal
 
 
 def _on_fewer_frames(clip: Clip, animal: Animal) -> tuple[Clip, Animal]:
