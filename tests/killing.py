@@ -73,7 +73,7 @@ def settings() -> Settings:
         whole,
         start=start,
         second_order=replace(whole.second_order, iterations=8, retry_iterations=16),
-        body=replace(whole.body, span=6, frames=4, iterations=6, first_iterations=3, rounds=1),
+        body=replace(whole.body, span=6, frames=4, iterations=6, first_iterations=3, rounds=1, stretch=0.0),
     )
 
 

@@ -9,7 +9,7 @@ from test_batch import CPU, FRAMES, beginning, quick_settings
 
 from midline3d.bench import pixels_of
 from midline3d.state import merged
-from midline3d.tracking.begin import Beginning, wholly_shown
+from midline3d.tracking.begin import Beginning, borne_out, wholly_shown
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked, follow
 from midline3d.tracking.learning import Sample
@@ -71,3 +71,17 @@ def test_an_animal_is_learned_from_frames_that_show_all_of_it(beginning: Beginni
     ]
     nothing = narrower(beginning, {0: min(farthest) - 9})
     assert wholly_shown(nothing.clip, sample) is sample, "there are no others"
+
+
+def test_an_animal_is_learned_from_frames_that_bear_it_out(beginning: Beginning) -> None:
+    frames = [frame for frame in range(FRAMES) if frame >= beginning.frame][:4]
+    states = [each.fit.state for each in followed(beginning, frames) if each.fit is not None]
+    sample = Sample(frames, merged(states))
+    assert borne_out(beginning.clip, sample).frames == frames
+    beside = states[1].translated(states[1].points.new_tensor([[0.0, 0.3, 0.3]]))
+    assert borne_out(beginning.clip, Sample(frames, merged([states[0], beside, *states[2:]]))).frames == [
+        frames[0],
+        *frames[2:],
+    ]
+    nowhere = Sample(frames[:1], beside)
+    assert borne_out(beginning.clip, nowhere) is nowhere, "there are no others"

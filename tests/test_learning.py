@@ -36,6 +36,8 @@ class Trials:
     """What learning would say to bodies by their length: the energy in nats is taken from a table."""
 
     energies: dict[float, float]
+    near: float = 0.015
+    """Of the length: how far from one in the table its energy is taken; farther off none is likely."""
 
     def fitted(
         self,
@@ -48,7 +50,9 @@ class Trials:
         length = float(animal.body.length)
         held = prior is not None and float(prior.middle[-1]) == pytest.approx(math.log(length), abs=1e-6)
         assert held or (prior is None and length == 1.0), "only at its own length is it fitted freely, to fewer frames"
-        return replace(animal, energy=self.energies.get(round(length, 2), 1e6) * learning.nat(SETTINGS))
+        nearest = min(self.energies, key=lambda known: abs(known - length))
+        energy = self.energies[nearest] if abs(nearest - length) < self.near else 1e6
+        return replace(animal, energy=energy * learning.nat(SETTINGS))
 
 
 @dataclass(frozen=True)
@@ -82,5 +86,8 @@ def test_the_length_is_what_all_are_on_average(
     sample = learning.Sample([0], as_float(worm(1, 32)))
     animal = learning.Animal(clip, sample, average_body(SETTINGS.body, torch.tensor(1.0)), torch.zeros(3, 4), 0.0)
     assert float(learning.of_expected_length(clip, animal).body.length) == pytest.approx(length, abs=1e-3)
+    monkeypatch.setattr(learning, "fitted", Trials(energies | {1.0: 0.0}, near=0.001).fitted)
+    kept = learning.of_expected_length(clip, animal)
+    assert kept is animal or round(float(kept.body.length), 4) in energies, "what all frames find unlikely is not taken"
     off = replace(SETTINGS, body=replace(SETTINGS.body, stretch=0.0))
     assert learning.of_expected_length(SimpleNamespace(settings=off), animal) is animal  # type: ignore[arg-type]

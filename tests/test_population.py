@@ -14,7 +14,11 @@ from midline3d.population.coverage import pooled
 from midline3d.population.score import Frames, score
 from midline3d.settings import Settings
 
-QUICK = replace(Settings(), start=replace(Settings().start, pairs=1, apart=2, starts=5))
+QUICK = replace(
+    Settings(),
+    start=replace(Settings().start, pairs=1, apart=2, starts=5),
+    body=replace(Settings().body, stretch=0.0),
+)
 
 
 def recording(frames: int = 8, shift: float = 0.0, short: float = 0.0) -> tuple[xr.Dataset, xr.Dataset]:

@@ -36,6 +36,7 @@ from midline3d.tracking.learning import (
 )
 from midline3d.tracking.paper import drawn_by_paper, searched_by_adam
 from midline3d.tracking.silhouette import Size, worm_size
+from midline3d.tracking.unseen_ends import as_far_as_seen
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
@@ -100,6 +101,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     animal = without_dirt(here, turned_right)
     if animal is not turned_right or not measured:
         animal = of_expected_length(here, animal)
+    animal = as_far_as_seen(here, animal)
     if animal.clip.dirt is not None:
         animal = with_dirt(animal)
     return _in_the_middle(here, animal, odds, clip.device)

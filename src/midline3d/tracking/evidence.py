@@ -157,7 +157,7 @@ def body_width(taper: Profile, settings: EvidenceSettings) -> Float[Tensor, "*ba
     return settings.width * taper.sharp.clamp(min=THINNEST)
 
 
-def _light_at(
+def light_at(
     images: Float[Tensor, "batch camera h w"], places: Float[Tensor, "batch camera place 2"]
 ) -> Float[Tensor, "batch camera place"]:
     """Images at places (px) between their pixels, 0 outside."""
@@ -182,7 +182,7 @@ def _beyond(
         away = directions[:, :, None] * (steps[:, None] * across[:, None, None])[:, None]
         places = state.points[:, end, None, None] + away
         seen = problem.kernels.project(cameras, places.flatten(1, 2), state.shift)
-        light = _light_at(left, seen).unflatten(2, (directions.shape[1], len(steps))).mean(-1)
+        light = light_at(left, seen).unflatten(2, (directions.shape[1], len(steps))).mean(-1)
         light = light.masked_fill((shown < SHOWN)[:, :, None], torch.inf)
         ends.append(light.amin(1).amax(1))
     return torch.stack(ends, -1)
@@ -215,7 +215,7 @@ def _confidence(
 ) -> Float[Tensor, "batch vertex"]:
     """See `Evidence.confidence`. seen: the vertices, px; texture: how much light differs from what is drawn of it;
     shown: whether they lie in the pictures."""
-    there, wanted = _light_at(light, seen), _light_at(drawn, seen)
+    there, wanted = light_at(light, seen), light_at(drawn, seen)
     spread = (noise[:, None].square() + (texture * wanted).square()).sqrt()
     doubt = (there - wanted / 2) / spread.clamp(min=1e-6)
     there_too = torch.nan_to_num(torch.special.ndtr(doubt), nan=0.0).masked_fill(~shown, 1.0)

@@ -153,7 +153,7 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
     length = (1 + expected * own.stretch) * tried[0].body.length
     known = replace(animal, body=replace(nearest.body, length=animal.body.length), change=nearest.change)
     # Which end of the other frames has to give way is not known: what was tried may have moved either.
-    whole = [_at_length(clip, known, length, tail) for tail in (True, False)]
+    whole = [at_length(clip, known, length, tail) for tail in (True, False)]
     best = min(whole, key=lambda each: float(np.nan_to_num(each.energy, nan=np.inf)))
     # What half of the frames expect may be unlikely by all of them.
     unlikely = animal.energy + UNLIKELY * own.sure * nat(clip.settings)
@@ -182,7 +182,7 @@ def _lengths(clip: Clip, animal: Animal, direction: int) -> dict[int, Animal]:
     ends: tuple[bool, ...] = (True, False)
     for place in range(direction, direction * (MOST_LENGTHS + 1), direction):
         length = (1 + place * own.stretch) * animal.body.length
-        made = {tail: _at_length(clip, tried[place - direction], length, tail) for tail in ends}
+        made = {tail: at_length(clip, tried[place - direction], length, tail) for tail in ends}
         made = {tail: each for tail, each in made.items() if np.isfinite(each.energy)}
         if not made:
             break
@@ -194,7 +194,7 @@ def _lengths(clip: Clip, animal: Animal, direction: int) -> dict[int, Animal]:
     return tried
 
 
-def _at_length(clip: Clip, animal: Animal, length: Float[Tensor, ""], tail: bool) -> Animal:
+def at_length(clip: Clip, animal: Animal, length: Float[Tensor, ""], tail: bool) -> Animal:
     """The animal with another length, by its tail or by its head; then all else is fitted again from there."""
     other = resized(animal, length, tail)
     prior = _prior(clip.settings, clip, other)

@@ -1,0 +1,62 @@
+"""Ends that are drawn where no image shows anything are cut off, those that show are not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from test_batch import CPU, FRAMES, quick_settings
+
+from midline3d.bench import drawn_clip
+from midline3d.fitting.body import Shared
+from midline3d.state import merged
+from midline3d.synth.scene import Plan
+from midline3d.tracking.begin import begin
+from midline3d.tracking.follow import follow
+from midline3d.tracking.learning import Animal, Sample, resized
+from midline3d.tracking.unseen_ends import as_far_as_seen, unseen_ends
+
+
+@pytest.fixture(scope="module")
+def animal() -> Animal:
+    """Of a recording whose cameras are right, so that nothing was learned of them."""
+    settings = quick_settings()
+    settings = replace(settings, body=replace(settings.body, refine_cameras=False, stretch=0.0))
+    clip = drawn_clip(Plan("clean", FRAMES, size=320, px_per_mm=90.0, seed=0), settings, CPU, window=140)
+    begun = begin(clip, torch.Generator().manual_seed(0), lambda *_: None)
+    frames = [frame for frame in range(FRAMES) if frame >= begun.frame][:6]
+    states = merged([each.fit.state for each in follow(begun, frames) if each.fit is not None])
+    settings = replace(settings, body=replace(settings.body, stretch=0.02))
+    there = replace(begun.clip, settings=settings)
+    unchanged = Shared.unchanged(begun.body, clip.cameras.count).cameras
+    return Animal(there, Sample(frames, states), begun.body, unchanged, np.inf)
+
+
+def test_what_shows_is_kept(animal: Animal) -> None:
+    unseen = unseen_ends(animal)
+    assert max(unseen.head, unseen.tail) < animal.clip.settings.body.stretch
+    assert as_far_as_seen(animal.clip, animal) is animal
+
+
+@pytest.mark.parametrize("tail", [True, False])
+def test_what_does_not_show_is_cut_off(animal: Animal, tail: bool) -> None:
+    longer = resized(animal, 1.15 * animal.body.length, tail)
+    unseen = unseen_ends(longer)
+    drawn_out, other = (unseen.tail, unseen.head) if tail else (unseen.head, unseen.tail)
+    assert drawn_out == pytest.approx(0.15 / 1.15, abs=0.03) and other < 0.02
+    again = as_far_as_seen(animal.clip, longer)
+    assert float(again.body.length) == pytest.approx(float(animal.body.length), rel=0.04)
+
+
+def test_what_noise_may_hide_is_kept(animal: Animal) -> None:
+    longer = resized(animal, 1.15 * animal.body.length, True)
+    dim = replace(longer.clip, brightness=0.02 * longer.clip.brightness)
+    assert unseen_ends(replace(longer, clip=dim)).tail < unseen_ends(longer).tail
+
+
+def test_nothing_is_cut_off_where_nothing_is_learned(animal: Animal) -> None:
+    longer = resized(animal, 1.15 * animal.body.length, True)
+    own = animal.clip.settings.body
+    for off in (replace(own, learned=False), replace(own, stretch=0.0)):
+        fixed = replace(animal.clip, settings=replace(animal.clip.settings, body=off))
+        assert as_far_as_seen(fixed, longer) is longer
