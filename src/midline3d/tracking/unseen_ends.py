@@ -16,13 +16,14 @@ from midline3d.cameras import project
 from midline3d.fitting.views import room_around
 from midline3d.shapes import Float, Tensor
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.evidence import light_at
-from midline3d.tracking.learning import Animal, at_length
+from midline3d.tracking.evidence import body_width, light_at
+from midline3d.tracking.learning import Animal, at_length, body_taper
 from midline3d.tracking.masks import averaged
 
 NOTHING = 0.02
-"""Of the body's brightness: less light is none. At the true ends of simulated animals of four image models, and at
-clicks on real ones, there is 1 to 40 % of it, and 2 px beyond less than 1 % where nothing else lies."""
+"""Of the body's brightness: less light than this above that beside the curve is none. At the true ends of simulated
+animals of four image models, and at clicks on real ones, there is 1 to 40 % of it, and 2 px beyond less than 1 % where
+nothing else lies."""
 SURE = 2.0
 """Standard errors by which light must fall short of that: where noise hides a tail, nothing is cut off."""
 WINDOW = 3
@@ -54,29 +55,49 @@ def as_far_as_seen(clip: Clip, animal: Animal) -> Animal:
 
 
 def unseen_ends(animal: Animal) -> Unseen:
-    """What of an animal lies where all frames and views together show nothing."""
-    light = light_along(animal)
-    middle = light.nanmedian(0).values
-    # A median's standard error, by the median distance to it: dirt and crossings do not move either.
-    spread = 1.4826 * (light - middle).abs().nanmedian(0).values
-    error = 1.2533 * spread / light.isfinite().sum(0).clamp(min=1).sqrt()
-    dark = (middle + SURE * error < NOTHING).tolist()
+    """What of an animal lies where all frames and views together show no more light than beside it."""
+    light, beside = (_stacked(each) for each in light_along(animal))
+    # Other parts of the body and dirt lie on one side: the darker one tells what there is without the body.
+    side = beside.middle.argmin(0)
+    background, its_error = (each.gather(0, side[None])[0] for each in (beside.middle, beside.error))
+    above = light.middle - background + SURE * (light.error.square() + its_error.square()).sqrt()
+    dark = ((above < NOTHING) & (light.middle < animal.clip.settings.evidence.faint)).tolist()
     count = len(dark)
     head = next((place for place in range(count) if not dark[place]), 0)
     tail = next((place for place in range(count) if not dark[count - 1 - place]), 0)
     return Unseen(head / (count - 1), tail / (count - 1))
 
 
-def light_along(animal: Animal) -> Float[Tensor, "image vertex"]:
-    """Light along the curve in every frame and view, of the body's brightness; NaN beyond the pictures."""
+@dataclass(frozen=True)
+class _Stacked:
+    """Light in the middle one of many images, and its standard error."""
+
+    middle: Float[Tensor, "*side vertex"]
+    error: Float[Tensor, "*side vertex"]
+
+
+def _stacked(light: Float[Tensor, "image *side vertex"]) -> _Stacked:
+    """By medians: dirt and crossings move neither."""
+    middle = light.nanmedian(0).values
+    spread = 1.4826 * (light - middle).abs().nanmedian(0).values
+    return _Stacked(middle, 1.2533 * spread / light.isfinite().sum(0).clamp(min=1).sqrt())
+
+
+def light_along(animal: Animal) -> tuple[Float[Tensor, "image vertex"], Float[Tensor, "image 2 vertex"]]:
+    """Light along the curve, and a body's width to both sides of it, in every frame and view; of the body's brightness,
+    NaN beyond the pictures."""
     clip, frames, states = animal.clip, animal.sample.frames, animal.sample.states
     light = clip.without_dirt(clip.signal(frames), frames)
-    light = (light if clip.veil is None else clip.veil.removed(light)) / clip.brightness[:, None, None]
+    light = averaged((light if clip.veil is None else clip.veil.removed(light)) / clip.brightness[:, None, None])
     seen = project(clip.local_cameras(frames), states.points, states.shift)
-    along = light_at(averaged(light), seen)
-    along = along.masked_fill(room_around(seen, clip.picture(frames)) < 1, torch.nan).flatten(0, 1)
-    # The ends' own windows are shorter.
-    inside = torch.nn.functional.avg_pool1d(
-        along[:, None], WINDOW, stride=1, padding=WINDOW // 2, count_include_pad=False
-    )
-    return inside[:, 0]
+    along = torch.nn.functional.normalize(torch.gradient(seen, dim=2)[0], dim=-1)
+    width = body_width(body_taper(clip, frames[0], animal.body), clip.settings.evidence)
+    across = torch.stack([-along[..., 1], along[..., 0]], -1) * width[:, None, None]
+    picture = clip.picture(frames)
+
+    def sampled(places: Float[Tensor, "frame camera vertex 2"]) -> Float[Tensor, "image vertex"]:
+        there = light_at(light, places).masked_fill(room_around(places, picture) < 1, torch.nan).flatten(0, 1)
+        padded = torch.nn.functional.pad(there[:, None], (WINDOW // 2, WINDOW // 2), mode="replicate")
+        return torch.nn.functional.avg_pool1d(padded, WINDOW, stride=1)[:, 0]
+
+    return sampled(seen), torch.stack([sampled(seen + across), sampled(seen - across)], 1)
