@@ -10,6 +10,7 @@ from test_batch import CPU, FRAMES, beginning, quick_settings
 from midline3d.bench import pixels_of
 from midline3d.state import merged
 from midline3d.tracking.begin import Beginning, borne_out, wholly_shown
+from midline3d.tracking.checkpoint import recorded
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import Tracked, follow
 from midline3d.tracking.learning import Sample
@@ -85,3 +86,11 @@ def test_an_animal_is_learned_from_frames_that_bear_it_out(beginning: Beginning)
     ]
     nowhere = Sample(frames[:1], beside)
     assert borne_out(beginning.clip, nowhere) is nowhere, "there are no others"
+
+
+def test_a_view_that_does_not_show_the_animal_explains_nothing_and_is_not_counted(beginning: Beginning) -> None:
+    frame = beginning.frame + 1
+    there = narrower(beginning, {0: shown(beginning.clip, frame, 0, 0.3)})
+    (tracked,) = followed(there, [frame])
+    explained = recorded(there.clip, tracked).explained
+    assert explained is not None and np.isfinite(explained).tolist() == [False, True, True]

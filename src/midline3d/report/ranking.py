@@ -22,7 +22,8 @@ SHOWN = 6
 def ranked(material: Material) -> tuple[NDArray[np.intp], Array]:
     """Places of all frames with a midline, the best first, and of every frame the share it is ranked by: that of the
     light that is explained in the view in which that is least."""
-    share = material.variable("explained").min(1)
+    shares = material.variable("explained")
+    share = np.where(np.isfinite(shares).any(1), np.where(np.isfinite(shares), shares, np.inf).min(1), np.nan)
     there = np.flatnonzero(np.isfinite(share) & material.found)
     if not len(there):
         raise Undrawable("No frame of this result has a midline.")

@@ -273,8 +273,10 @@ def _told(dataset: xr.Dataset) -> Frames:
 
 
 def _shares(values: Any, cameras: tuple[str, ...]) -> dict[str, float]:
-    known = values[np.isfinite(values).all(-1)]
-    return dict(zip(cameras, np.median(known, 0).tolist(), strict=True)) if len(known) and cameras else {}
+    """The median of every camera that has shown the animal."""
+    columns = values.T if cameras else ()
+    known = {name: shares[np.isfinite(shares)] for name, shares in zip(cameras, columns, strict=True)}
+    return {name: float(np.median(shares)) for name, shares in known.items() if len(shares)}
 
 
 def _facts(header: Header) -> dict[str, Any]:

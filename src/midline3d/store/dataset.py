@@ -42,7 +42,11 @@ _MEANINGS: dict[str, tuple[str, str]] = {
     "shift": ("px", "how the views have moved against each other"),
     "loss": ("1", "what the fit has left over, all terms together"),
     "steps": ("1", "iterations that the fit took"),
-    "explained": ("1", "light that image and render have in common, as a share of what either has around the midline"),
+    "explained": (
+        "1",
+        "light that image and render have in common, as a share of what either has around the midline; of a view that "
+        "shows less than half of the body none",
+    ),
     "unexplained": ("1", "light around the midline that nothing draws, in pieces of the body as long as it is wide"),
     "unbacked": ("1", "what is drawn where there is no light, in pieces of the body as long as it is wide"),
     "beyond": ("1", "light beyond the head and the tail that nothing draws, of the body's brightness"),

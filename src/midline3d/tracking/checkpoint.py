@@ -22,6 +22,7 @@ from midline3d.tracking import kept_records
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import APPEARANCE, Clip, stored_states
 from midline3d.tracking.dirt import Dirt
+from midline3d.tracking.evidence import SHOWN
 from midline3d.tracking.follow import Track, Tracked
 from midline3d.tracking.veil import Veil
 
@@ -170,7 +171,7 @@ def recorded(clip: Clip, tracked: Tracked) -> FrameResult:
         loss=float(tracked.fit.energy[0]),
         loss_terms={name: float(value[0]) for name, value in tracked.fit.terms.items()},
         steps=int(tracked.fit.iterations[0]),
-        explained=seen.explained[0].cpu().numpy(),
+        explained=seen.explained.masked_fill(seen.shown < SHOWN, torch.nan)[0].cpu().numpy(),
         unexplained=seen.unexplained[0].cpu().numpy(),
         unbacked=seen.unbacked[0].cpu().numpy(),
         beyond=seen.beyond[0].cpu().numpy(),
