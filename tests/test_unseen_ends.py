@@ -54,6 +54,12 @@ def test_what_noise_may_hide_is_kept(animal: Animal) -> None:
     assert unseen_ends(replace(longer, clip=dim)).tail < unseen_ends(longer).tail
 
 
+def test_a_frame_or_two_do_not_tell(animal: Animal) -> None:
+    longer = resized(animal, 1.15 * animal.body.length, True)
+    few = Sample(longer.sample.frames[:2], longer.sample.states[:2])
+    assert unseen_ends(replace(longer, sample=few)).tail == 0.0 < unseen_ends(longer).tail
+
+
 def test_nothing_is_cut_off_where_nothing_is_learned(animal: Animal) -> None:
     longer = resized(animal, 1.15 * animal.body.length, True)
     own = animal.clip.settings.body

@@ -28,6 +28,8 @@ SURE = 2.0
 """Standard errors by which light must fall short of that: where noise hides a tail, nothing is cut off."""
 WINDOW = 3
 """Vertices over which light is averaged: some 3 px."""
+FEWEST = 12
+"""Images, of all frames and views together, whose spread tells how exactly their median is known."""
 ROUNDS = 3
 """Times at most that ends are cut off: the rest may slide along the body while it is fitted again."""
 
@@ -56,7 +58,10 @@ def as_far_as_seen(clip: Clip, animal: Animal) -> Animal:
 
 def unseen_ends(animal: Animal) -> Unseen:
     """What of an animal lies where all frames and views together show no more light than beside it."""
-    light, beside = (_stacked(each) for each in light_along(animal))
+    images, beside_them = light_along(animal)
+    if len(images) < FEWEST:
+        return Unseen(0.0, 0.0)
+    light, beside = _stacked(images), _stacked(beside_them)
     # Other parts of the body and dirt lie on one side: the darker one tells what there is without the body.
     side = beside.middle.argmin(0)
     background, its_error = (each.gather(0, side[None])[0] for each in (beside.middle, beside.error))
