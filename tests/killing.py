@@ -1,6 +1,6 @@
 """Runs that are killed at arbitrary moments and given again until they are done, beside one that nobody disturbs.
 
-    python tests/killing.py FOLDER --rounds 12          # a hundred kills, some minutes
+    python tests/killing.py FOLDER --rounds 15          # a hundred kills, some minutes
 
 Every run is a process of its own, killed from outside (SIGKILL). What it works at is written to a file line by line, so
 that work done twice is seen. A round is followed by another whose frames are judged behind a run ahead, as on a GPU.
@@ -46,9 +46,9 @@ Frames that are followed are counted, not timed: however slow a machine is, some
 """
 ALL_ALONG = "telling head from tail all along"
 """What a run says when all frames are followed, and it puts them right: those that were lost are looked for again."""
-PLAN = ("preparing", "beginning", *["tracking"] * 3, "consolidating")
+PLAN = ("preparing", "beginning", *["tracking"] * 2, "consolidating")
 """Phases in which the runs of a round are killed, one after the other; the last one comes to its end."""
-PLAN_AHEAD = ["tracking"] * 3
+PLAN_AHEAD = ["tracking"] * 2
 PLANNING, RESULT = import_module("midline3d.tracking.clips"), import_module("midline3d.store.result")
 
 

@@ -28,7 +28,7 @@ def measured(folder: Path, preset: str, settings: dict, frames: int = 6) -> tupl
     "preset", [pytest.param(name, marks=pytest.mark.long) if name == "swim" else name for name in LIMITS]
 )
 def test_presets(preset: str, tmp_path: Path) -> None:
-    found, _ = measured(tmp_path, preset, {"start": QUICK})
+    found, _ = measured(tmp_path, preset, {"start": QUICK, "body": {"stretch": 0.0}})
     figures = found.summary()
     assert figures["frames"] == 6 and figures["lost"] == figures["swapped"] == 0
     assert figures["midline_px"] < LIMITS[preset], figures
