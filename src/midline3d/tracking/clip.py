@@ -102,10 +102,12 @@ class Clip:
         if self.veil is None and self.dirt is None:
             return images
         offset = torch.from_numpy(self.prepared.offset).float()[:, None, None]
-        signal = images - offset
-        if self.veil is not None:
-            signal = self.veil.removed(signal)
+        signal = self.without_veil(images - offset)
         return (self.without_dirt(signal, frames) + offset).round().clamp(0, 255).to(torch.uint8)
+
+    def without_veil(self, signal: Float[Tensor, "batch camera w w"]) -> Float[Tensor, "batch camera w w"]:
+        """Light less what is known of the views' veil."""
+        return signal if self.veil is None else self.veil.removed(signal)
 
     def without_dirt(
         self, signal: Float[Tensor, "batch camera w w"], frames: list[int]

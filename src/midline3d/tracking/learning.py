@@ -306,7 +306,7 @@ def light_left_over(clip: Clip, sample: Sample, taper: Profile, drawn: Float[Ten
     """What a body leaves over that is drawn in some frames, as `drawn_light` gives it."""
     settings, evidence, frames = clip.settings.dirt, clip.settings.evidence, sample.frames
     light = clip.signal(frames)
-    left = (light if clip.veil is None else clip.veil.removed(light)) - drawn
+    left = clip.without_veil(light) - drawn
     width = float(body_width(taper, evidence).expand(len(frames), -1).mean())
     body = drawn > settings.covered * clip.brightness[:, None, None]
     onward = project(clip.local_cameras(frames), straight_on(sample.states, settings.onward), sample.states.shift)
