@@ -23,6 +23,7 @@ def evidence_with(**changes: list[float]) -> Evidence:
         border=torch.zeros(1, 3),
         shown=torch.ones(1, 3),
         alone=torch.zeros(1),
+        through=torch.zeros(1),
         confidence=torch.ones(1, 8),
         across=torch.full((1, 8), 0.001),
         along=torch.full((1, 8), 0.01),
@@ -43,6 +44,7 @@ def evidence_with(**changes: list[float]) -> Evidence:
         (evidence_with(explained=[0.9, 0.2, 0.8], shown=[1.0, 0.6, 1.0]), 0.0, "lost", "view ignored"),
         (evidence_with(shown=[1.0, 0.4, 0.4]), 0.0, "lost", "outside"),
         (replace(evidence_with(), alone=torch.tensor([0.1])), 0.0, "suspect", "outside"),
+        (replace(evidence_with(), through=torch.tensor([0.2])), 0.0, "suspect", "through itself"),
         (evidence_with(unexplained=[0.0, 15.0, 0.0]), 0.0, "ok", ""),  # something large, in one view alone
         (
             evidence_with(unexplained=[9.0, 0.0, 9.0, 0.0], shown=[1.0] * 4, border=[0.0] * 4, explained=[0.9] * 4),

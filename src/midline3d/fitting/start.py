@@ -10,6 +10,7 @@ from torch.nn.functional import avg_pool2d, conv2d, interpolate
 
 from midline3d.cameras import scale
 from midline3d.fitting.body import average_body
+from midline3d.fitting.contact import as_bodies
 from midline3d.fitting.second_order import Fit, Problem, fit
 from midline3d.fitting.views import Views
 from midline3d.kernels import select_backend, spline_basis
@@ -117,8 +118,8 @@ def search(
     rows = torch.arange(frames).repeat_interleave(settings.start.starts)
     state: FrameState | None = None
     for level in LEVELS:
-        found = _fitted(level, views, rows, worm, state, settings, bounds, generator)
-        rows, loss, state = _best(found, frames, settings.start.kept)
+        found, energy = _fitted(level, views, rows, worm, state, settings, bounds, generator)
+        rows, loss, state = _best(found, energy.view(frames, -1), settings.start.kept)
     assert state is not None
     state = replace(
         refined(state, settings.curve.vertices),
@@ -128,9 +129,9 @@ def search(
     return Guesses(state.to(device), loss.to(device))
 
 
-def _best(found: Fit, frames: int, count: int) -> tuple[Tensor, Tensor, FrameState]:
+def _best(found: Fit, energy: Float[Tensor, "frame start"], count: int) -> tuple[Tensor, Tensor, FrameState]:
     """The frames' numbers, the energies and the states of the `count` best of every frame, best first."""
-    energy = torch.nan_to_num(found.energy, nan=torch.inf).view(frames, -1)
+    frames = len(energy)
     loss, order = energy.sort(1)
     loss, order = loss[:, :count], order[:, :count]
     picked = torch.arange(frames)[:, None] * energy.shape[1] + order
@@ -146,8 +147,9 @@ def _fitted(
     settings: Settings,
     bounds: Bounds,
     generator: torch.Generator,
-) -> Fit:
-    """All rows, by the numbers of their frames, at one level: from where they stand, or from random lines."""
+) -> tuple[Fit, Float[Tensor, " row"]]:
+    """All rows, by the numbers of their frames, at one level: from where they stand, or from random lines. With the
+    energies by which they are ranked."""
     own = worm.sigma * float(_per_mm(views).mean())
     factor = max(1, round(level.pixel * own))
     blur = level.blur * own / factor
@@ -173,7 +175,11 @@ def _fitted(
         sigma=(WIDTHS[0] * width, WIDTHS[1] * width),
         iota=(bounds.iota[0] * level.contrast, bounds.iota[1] * level.contrast),
     )
-    return fit(_problem(level, coarse, worm, factor, state, settings, near), state, level.iterations)
+    problem = _problem(level, coarse, worm, factor, state, settings, near)
+    found = fit(problem, state, level.iterations)
+    if level is not LEVELS[-1]:  # a dozen vertices on blurred images do not tell touching parts from one another
+        return found, torch.nan_to_num(found.energy, nan=torch.inf)
+    return found, as_bodies(problem, found, settings.evidence.width, settings.judging.through)
 
 
 def _problem(

@@ -53,6 +53,9 @@ class JudgingSettings:
     """The same, with what the frames around it say, when all are there: with more, the frame is suspect in the end. Of
     108 simulated recordings of one image model, left out in turn, 98.8 % of the wrong frames were, and 3 % of the right
     ones; at 0.2 92 and 2.4 %."""
+    through: Share = 0.05
+    """Most of the midline that may lie inside another part of its own body: where bodies touch, midlines are a whole
+    width from each other."""
     outside: Share = 0.03
     """Most of the body that may lie outside the crop of a view, or be shown by fewer than two pictures: a tip touches
     the border without harm."""

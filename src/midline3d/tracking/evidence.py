@@ -15,6 +15,7 @@ from torch.nn.functional import grid_sample
 
 from midline3d.appearance import Profile
 from midline3d.cameras import scale
+from midline3d.fitting.contact import through_itself
 from midline3d.fitting.second_order import Evaluation, Problem, rendered
 from midline3d.fitting.uncertainty import deviations
 from midline3d.fitting.views import room_around
@@ -56,6 +57,8 @@ class Evidence:
     """Share of the vertices that lie in the camera's picture."""
     alone: Float[Tensor, " batch"]
     """Share of the vertices that fewer than two pictures show, the body's width from their borders or farther."""
+    through: Float[Tensor, " batch"]
+    """Share of the midline that lies inside another part of its own body (see `fitting.contact`)."""
     confidence: Float[Tensor, "batch vertex"]
     """Probability that half of the light that is drawn at the vertex is there in all views that show it; 0 where fewer
     than two do."""
@@ -129,6 +132,7 @@ def evidence(
         border=outside,
         shown=shown,
         alone=(clear.sum(1) < 2).to(seen.dtype).mean(-1),
+        through=through_itself(problem.taper, problem.views.cameras, state, width),
         confidence=confidence,
         across=exact.across,
         along=exact.along,

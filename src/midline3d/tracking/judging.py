@@ -49,6 +49,8 @@ def judge(observed: Evidence, travelled: float, settings: JudgingSettings) -> Ve
         return Verdict("suspect", "border")
     if not float(observed.alone) <= settings.outside:
         return Verdict("suspect", "outside")
+    if not float(observed.through) <= settings.through:
+        return Verdict("suspect", "through itself")
     further = float(observed.beyond.amax())
     if not (most <= settings.unexplained and further <= settings.beyond):
         return Verdict("suspect", "light unexplained")

@@ -1,0 +1,50 @@
+"""A midline that runs inside another part of its own body is told from one that merely touches it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from scenes import rig, worm
+from torch import Tensor
+
+from midline3d.fitting.body import average_body
+from midline3d.fitting.contact import through_itself
+from midline3d.settings import Settings
+from midline3d.state import FrameState
+
+VERTICES = 128
+PX_PER_MM = 40.0
+WIDTH = 0.05
+"""mm"""
+
+
+def coil(turns: float, apart: float) -> FrameState:
+    """A helix of 1 mm whose turns lie `apart` mm from each other."""
+    state = worm(vertices=VERTICES)
+    angle = torch.linspace(0, 2 * math.pi * turns, VERTICES, dtype=torch.float64)
+    radius = 1 / (2 * math.pi * turns)
+    points = torch.stack([radius * angle.cos(), radius * angle.sin(), apart * angle / (2 * math.pi)], -1)
+    return replace(state, points=points[None])
+
+
+def shares(state: FrameState) -> Tensor:
+    body = average_body(Settings().body, torch.tensor(1.0, dtype=torch.float64))
+    magnification = torch.full((3,), PX_PER_MM, dtype=torch.float64)
+    taper = body.profile(VERTICES, magnification, 0.5)
+    return through_itself(taper, rig(px_per_mm=PX_PER_MM), state, WIDTH * magnification[None])
+
+
+@pytest.mark.parametrize("turns", [0.5, 0.9, 1.5, 2.0])
+def test_turns_that_touch_lie_beside_each_other(turns: float) -> None:
+    assert float(shares(coil(turns, WIDTH))) == 0
+
+
+def test_turns_inside_each_other_are_counted() -> None:
+    assert float(shares(coil(2.0, 0.2 * WIDTH))) > 0.8
+    assert 0.2 < float(shares(coil(1.3, 0.2 * WIDTH))) < 0.8
+
+
+def test_a_tight_bend_is_none() -> None:
+    assert float(shares(coil(0.99, 0.0))) < 0.1  # a ring whose ends just do not meet
+    assert float(shares(worm(vertices=VERTICES))) == 0
