@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d import curve
+from midline3d.appearance import KNOTS
 from midline3d.calibration import load_calibration
 from midline3d.cameras import Cameras, packed_cameras, unpacked_cameras
 from midline3d.errors import InputError
@@ -34,6 +35,8 @@ CLEAR, LIT = 6.0, 0.1
 """Standard deviations of the noise, and share of the brightest pixel, above which a pixel is the worm's."""
 UPPER = 70
 """Percentile of the worm's pixels that is the body's middle: its flanks and tips are fainter, crossings brighter."""
+FIRST_KNOTS = (0.0, 0.04, 0.09, 0.16, 0.27, 0.5, 0.73, 0.84, 0.91, 0.96, 1.0)
+"""Where the tissue of bodies is given that do not say where."""
 CROSSING = 2.0
 """Of the body's brightness: as much as one crossing adds up to; brighter is dirt, and cut in plain images."""
 
@@ -281,8 +284,11 @@ def with_kept_basis(folder: Path, cameras: Cameras) -> Cameras:
 
 
 def kept_body(folder: Path) -> Body:
-    """The animal as a result's body.json keeps it."""
-    return Body.of(torch.tensor(_kept(folder)["numbers"]))
+    """The animal as a result's body.json keeps it, its tissue at the knots of this version."""
+    kept = _kept(folder)
+    knots, numbers = kept.get("knots", FIRST_KNOTS), kept["numbers"]
+    tissue = np.interp(KNOTS, knots, numbers[: len(knots)]).tolist()
+    return Body.of(torch.tensor([*tissue, *numbers[len(knots) :]]))
 
 
 def _kept(folder: Path) -> dict[str, Any]:

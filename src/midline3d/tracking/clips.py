@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from midline3d.appearance import KNOTS
 from midline3d.calibration import save_calibration
 from midline3d.errors import InputError
 from midline3d.files import aside, demand, write_whole
@@ -357,6 +358,7 @@ def _keep_body(out: Path, beginning: Beginning, needed: int) -> None:
     """What was learned of the animal, in body.json: with it a frame is rendered anew from its own numbers."""
     clip = beginning.clip
     content = {
+        "knots": KNOTS,
         "numbers": beginning.body.numbers().tolist(),
         "length_mm": float(beginning.body.length),
         "length_std_mm": beginning.length_std,
