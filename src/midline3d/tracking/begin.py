@@ -13,6 +13,7 @@ from midline3d.appearance import Profile
 from midline3d.cameras import project, scale
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body, average_body
+from midline3d.fitting.contact import as_bodies
 from midline3d.fitting.second_order import fit
 from midline3d.fitting.start import search
 from midline3d.fitting.views import room_around
@@ -35,8 +36,8 @@ from midline3d.tracking.learning import (
     turned,
 )
 from midline3d.tracking.paper import drawn_by_paper, searched_by_adam
+from midline3d.tracking.seen_ends import as_far_as_seen
 from midline3d.tracking.silhouette import Size, worm_size
-from midline3d.tracking.unseen_ends import as_far_as_seen
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is (0: unknown)."""
@@ -275,8 +276,10 @@ def _searched(clip: Clip, frames: list[int], size: Size, generator: torch.Genera
     taper = body_taper(clip, frames[0], average_body(settings.body, best.length.median()))
     weights = replace(settings.second_order, keep_length=settings.start.keep_length)
     anchor = replace(best, length=torch.full_like(best.length, settings.start.whole * size.length))
-    done = fit(problem_of(clip, many, taper, anchor, weights), best, settings.second_order.first_iterations)
-    energy = torch.nan_to_num(done.energy, nan=torch.inf).view(2, len(frames), count).movedim(0, 1).flatten(1)
+    problem = problem_of(clip, many, taper, anchor, weights)
+    done = fit(problem, best, settings.second_order.first_iterations)
+    energy = as_bodies(problem, done, settings.evidence.width, settings.judging.through)
+    energy = energy.view(2, len(frames), count).movedim(0, 1).flatten(1)
     direction, place = energy.argmin(1) // count, energy.argmin(1) % count
     rows = (direction * len(frames) + torch.arange(len(frames), device=direction.device)) * count + place
     return done.state[rows], taper

@@ -1,4 +1,4 @@
-"""Ends that are drawn where no image shows anything are cut off, those that show are not."""
+"""Ends that are drawn where no image shows anything are cut off, those that show are grown."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from midline3d.synth.scene import Plan
 from midline3d.tracking.begin import begin
 from midline3d.tracking.follow import follow
 from midline3d.tracking.learning import Animal, Sample, resized
-from midline3d.tracking.unseen_ends import as_far_as_seen, unseen_ends
+from midline3d.tracking.seen_ends import as_far_as_seen, left_beyond, unseen_ends
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,8 @@ def animal() -> Animal:
 
 def test_what_shows_is_kept(animal: Animal) -> None:
     unseen = unseen_ends(animal)
-    assert max(unseen.head, unseen.tail) < animal.clip.settings.body.stretch
+    more = left_beyond(animal)
+    assert max(unseen.head, unseen.tail, more.head, more.tail) < animal.clip.settings.body.stretch
     assert as_far_as_seen(animal.clip, animal) is animal
 
 
@@ -46,6 +47,16 @@ def test_what_does_not_show_is_cut_off(animal: Animal, tail: bool) -> None:
     assert drawn_out == pytest.approx(0.15 / 1.15, abs=0.03) and other < 0.02
     again = as_far_as_seen(animal.clip, longer)
     assert float(again.body.length) == pytest.approx(float(animal.body.length), rel=0.04)
+
+
+@pytest.mark.parametrize("tail", [True, False])
+def test_what_is_not_drawn_is_grown(animal: Animal, tail: bool) -> None:
+    shorter = resized(animal, 0.9 * animal.body.length, tail)
+    more = left_beyond(shorter)
+    missing, other = (more.tail, more.head) if tail else (more.head, more.tail)
+    assert missing > 0.03 and other < 0.02
+    again = as_far_as_seen(animal.clip, shorter)
+    assert float(again.body.length) == pytest.approx(float(animal.body.length), rel=0.05)
 
 
 def test_what_noise_may_hide_is_kept(animal: Animal) -> None:
