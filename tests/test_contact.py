@@ -8,10 +8,11 @@ import torch
 from scenes import rig, worm
 from torch import Tensor
 
+from midline3d.appearance import Shape
 from midline3d.fitting.body import average_body
 from midline3d.fitting.contact import through_itself
 from midline3d.settings import Settings
-from midline3d.state import FrameState
+from midline3d.state import FrameState, merged
 
 VERTICES = 128
 PX_PER_MM = 40.0
@@ -48,3 +49,15 @@ def test_turns_inside_each_other_are_counted() -> None:
 def test_a_tight_bend_is_none() -> None:
     assert float(shares(coil(0.99, 0.0))) < 0.1  # a ring whose ends just do not meet
     assert float(shares(worm(vertices=VERTICES))) == 0
+
+
+def test_each_frame_may_have_a_body_of_its_own() -> None:
+    """Two frames with bodies that differ in nothing are as the same frames with one."""
+    body = average_body(Settings().body, torch.tensor(1.0, dtype=torch.float64))
+    magnification = torch.full((3,), PX_PER_MM, dtype=torch.float64)
+    one = body.profile(VERTICES, magnification, 0.5)
+    numbers = {name: value.expand(2, 1, *(value.shape or (1,))) for name, value in vars(body.shape).items()}
+    each = replace(one, shape=Shape(**numbers), sharp=one.sharp.expand(2, 3), length=one.length.expand(2, 3))
+    states, width = merged([coil(1.3, 0.2 * WIDTH), coil(2.0, WIDTH)]), WIDTH * magnification.expand(2, 3)
+    found = [through_itself(taper, rig(px_per_mm=PX_PER_MM), states, width) for taper in (one, each)]
+    assert torch.equal(*found) and found[0][0] > 0.2 and found[0][1] == 0

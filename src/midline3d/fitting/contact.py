@@ -34,8 +34,8 @@ def through_itself(
     points = state.points
     middle = (width / scale(cameras, points)).mean(1)
     place = torch.linspace(0, 1, points.shape[1], dtype=points.dtype, device=points.device)
-    thick, _ = taper.shape.profile(place, points.new_zeros(2))
-    thick = thick.reshape(-1, len(place)).clamp(min=THIN) * middle[:, None]
+    thick, _ = taper.shape.profile(place, points.new_zeros(*taper.sharp.shape, 2))
+    thick = thick[..., 0, :].clamp(min=THIN) * middle[:, None]  # the same in all views
     along = place * state.length[:, None]
     parts = (along[:, :, None] - along[:, None]).abs() > APART * middle[:, None, None]
     mean = (thick[:, :, None] + thick[:, None]) / 2
