@@ -1,13 +1,16 @@
 """Learning the body: its derivatives against differences of what they are the derivatives of, in float64."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from scenes import BOUNDS, relative, rig, worm
 from torch import Tensor
 
-from midline3d.appearance import optics
+from midline3d.appearance import KNOTS, hats, optics
 from midline3d.cameras import project
 from midline3d.fitting import body as learning
 from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, _factor, average_body, learn
@@ -17,6 +20,7 @@ from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
 from midline3d.settings import Settings
 from midline3d.state import FrameState
+from midline3d.tracking.clip import FIRST_KNOTS, kept_body
 
 DOUBLE = torch.float64
 N, NODES, SIZE, PER_MM, FRAMES = 48, 12, 64, 40.0, 2
@@ -208,3 +212,17 @@ def test_normal_equations_that_rounding_has_made_negative_are_damped_and_the_oth
     torch.testing.assert_close(again[[0, 3]], frames[[0, 3]], rtol=1e-12, atol=1e-9)
     assert float((again[1] - frames[1]).abs().max()) < 1e-6 * 3e4
     assert float((again[2] - frames[2]).abs().max()) < 2e-4 * 3e4
+
+
+def test_a_body_whose_tissue_was_given_at_fewer_places_is_the_same(tmp_path: Path) -> None:
+    body = average_body(Settings().body, torch.tensor(0.7))
+    tissue = torch.linspace(-0.4, 0.5, len(FIRST_KNOTS)).cos()
+    numbers = torch.cat([tissue, body.numbers()[len(KNOTS) :]])
+    (tmp_path / "body.json").write_text(json.dumps({"numbers": numbers.tolist()}), encoding="utf-8")
+    here = torch.linspace(0, 1, 101)
+    found = (kept_body(tmp_path).shape.tissue @ hats(101, torch.float32, torch.device("cpu")).mT).numpy()
+    assert np.allclose(found, np.interp(here, FIRST_KNOTS, tissue), atol=1e-6)
+    (tmp_path / "body.json").write_text(
+        json.dumps({"knots": KNOTS, "numbers": body.numbers().tolist()}), encoding="utf-8"
+    )
+    assert torch.equal(kept_body(tmp_path).numbers(), body.numbers())
