@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 from scenes import rig, worm
+from test_body import Scene
 from torch import Tensor
 
 from midline3d.appearance import Shape
 from midline3d.fitting.body import average_body
-from midline3d.fitting.contact import through_itself
+from midline3d.fitting.contact import as_bodies, through_itself
+from midline3d.fitting.second_order import Fit
 from midline3d.settings import Settings
 from midline3d.state import FrameState, merged
 
@@ -61,3 +63,14 @@ def test_each_frame_may_have_a_body_of_its_own() -> None:
     states, width = merged([coil(1.3, 0.2 * WIDTH), coil(2.0, WIDTH)]), WIDTH * magnification.expand(2, 3)
     found = [through_itself(taper, rig(px_per_mm=PX_PER_MM), states, width) for taper in (one, each)]
     assert torch.equal(*found) and found[0][0] > 0.2 and found[0][1] == 0
+
+
+def test_a_fit_through_itself_comes_last_and_no_number_after_it() -> None:
+    states = merged([coil(2.0, 0.2 * WIDTH), coil(2.0, WIDTH), coil(2.0, WIDTH)])
+    scene = Scene()
+    views = replace(scene.problem.views, cameras=rig(px_per_mm=PX_PER_MM))
+    body = replace(scene.body, sharp=torch.tensor(WIDTH, dtype=torch.float64))
+    taper = body.profile(VERTICES, torch.full((3,), PX_PER_MM, dtype=torch.float64), 0.5)
+    found = Fit(states, torch.tensor([1.0, 2.0, math.nan], dtype=torch.float64), {}, torch.zeros(3, dtype=torch.long))
+    ranked = as_bodies(replace(scene.problem, views=views, taper=taper), found, 1.0, 0.05)
+    assert ranked.argsort().tolist() == [1, 0, 2] and float(ranked[1]) == 2.0

@@ -18,8 +18,6 @@ INSIDE = 0.5
 share their flesh, whatever a midline's own error is."""
 THIN = 0.2
 """Of the middle's width: least that an end counts for."""
-
-
 IMPOSSIBLE = 1e9
 """Energy that comes on top where a midline passes through itself: it is taken where there is no other."""
 
