@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +18,20 @@ from midline3d.recording.background.light import Field
 from midline3d.recording.crops import BEGUN, LOCATIONS, Begun, CropWriter, origins
 from midline3d.recording.cutting import Crops, Cutter
 from midline3d.recording.description import Recording
-from midline3d.recording.locating.locator import Locator, Looking, Sight, reach_of
+from midline3d.recording.locating.locator import Locator, Sight, reach_of
 from midline3d.recording.locating.places import ABSENT, Decider, Found, Places
 from midline3d.recording.sources import Picture, in_order, synchronised
+from midline3d.recording.watcher import Cut
+from midline3d.recording.watchers import Watchers
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
+Item = TypeVar("Item")
 
 QUIET = 20
 """Frames, spread over the recording, that tell the noise beside the worm."""
+TOGETHER = 4
+"""Frames that a process is given at once (see `watchers`): every answer has to wait for Python's lock."""
 SAVED = 250
 """Frames after which what was done is saved: some 15 s of work at 2048 px."""
 
@@ -57,13 +64,17 @@ class CropPass:
         self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
         self.quiet: list[list[Field]] = [[values] for values in begun.quiet]
 
-    def run(self, progress: Progress | None, look: Looking | None = None) -> None:
-        """Decode, locate, decide, cut. look: who looks at the frames, if it is not the locator itself."""
+    def run(self, progress: Progress | None, watchers: Watchers | None = None) -> None:
+        """Decode, locate, decide, cut. watchers: who looks at the frames and cuts them, if it is not this process."""
         # What was begun is looked at some way back: by then the likeliest way through time is what it was.
         start = self.frames.start + max(0, self.done - 2 * self.locator.settings.lag)
-        see = partial(self.locator.see, look=look)
-        sights = in_order(lambda item: see(*item), self._pictures(start), 2 * cores())
-        self._write(_Decisions(self).placed(sights), progress)
+        see = self._seen if watchers is None else watchers.see
+        at_once = 1 if watchers is None else TOGETHER
+        sights = chain.from_iterable(in_order(see, _some(self._pictures(start), at_once), 2 * cores()))
+        self._write(_Decisions(self).placed(sights), progress, watchers)
+
+    def _seen(self, frames: list[tuple[int, list[Picture]]]) -> list[tuple[Sight, Places]]:
+        return [self.locator.see(frame, pictures) for frame, pictures in frames]
 
     def run_wider(self, narrow: int, progress: Progress | None) -> None:
         """Cut windows that are wider than the `narrow` px of those that all frames of the log were cut in.
@@ -77,7 +88,7 @@ class CropPass:
         views = self.recording.views
         sources, offsets = [view.source for view in views], [view.offset for view in views]
         for frame, pictures in synchronised(sources, offsets, start, self.frames.stop):
-            whole = [picture for picture in pictures if picture is not None and picture.any()]
+            whole = [picture for picture in pictures if picture is not None and _lit(picture)]
             if len(whole) == len(views):
                 yield frame, whole
 
@@ -91,9 +102,11 @@ class CropPass:
             corner = log.origin[place].astype(np.int64) - wider if known else None
             yield Placed(sight, LOCATIONS[log.location[place]], corner, log.centre[place])
 
-    def _write(self, placed: Iterator[Placed], progress: Progress | None) -> None:
-        """Cut the frames, several at once, and keep them in their order."""
-        for one, crops in in_order(self._cut, placed, 2 * cores()):
+    def _write(self, placed: Iterator[Placed], progress: Progress | None, watchers: Watchers | None = None) -> None:
+        """Cut the frames and write them down, several at once; the log comes in their order."""
+        at_once = 1 if watchers is None else TOGETHER
+        cut = in_order(partial(self._cut, watchers=watchers), _some(placed, at_once), 2 * cores())
+        for one, crops in chain.from_iterable(cut):
             place = one.sight.frame - self.frames.start
             if progress:
                 progress(place, len(self.frames))
@@ -104,15 +117,27 @@ class CropPass:
         if progress:
             progress(len(self.frames), len(self.frames))
 
-    def _cut(self, placed: Placed) -> tuple[Placed, Crops | None]:
-        if placed.corner is None:
-            return placed, None
+    def _cut(self, placed: list[Placed], watchers: Watchers | None) -> list[tuple[Placed, Crops | None]]:
+        """Some frames' crops, which are on the disk then."""
+        asked = [(one.sight, self._how(one, one.corner)) for one in placed if one.corner is not None]
+        if watchers is not None:
+            made = iter(watchers.crops(asked))
+        else:
+            made = (self.cutter.crops(sight, cut.corner, cut.beside) for sight, cut in asked)
+        done = [(one, None if one.corner is None else next(made)) for one in placed]
+        for one, crops in done:
+            if crops is not None:
+                self.writer.write(one.sight.frame - self.frames.start, crops.images)
+        return done
+
+    def _how(self, placed: Placed, corner: NDArray[np.int64]) -> Cut:
+        """How a frame is cut."""
         place = placed.sight.frame - self.frames.start
         beside = place % max(1, len(self.frames) // QUIET) == 0
-        return placed, self.cutter.crops(placed.sight, placed.corner, beside)
+        return Cut(placed.sight.light, placed.sight.registration, self.window, corner, beside)
 
     def _keep(self, placed: Placed, crops: Crops | None) -> None:
-        """One frame's crops to the disk, and what is known of it into the log."""
+        """What is known of a frame into the log; its crops are on the disk."""
         sight, log = placed.sight, self.log
         place = sight.frame - self.frames.start
         log.location[place] = LOCATIONS.index(placed.location)
@@ -123,7 +148,6 @@ class CropPass:
         if crops is None:
             return
         log.origin[place], log.sharpness[place] = placed.corner, crops.sharpness
-        self.writer.write(place, crops.images)
         for kept, values in zip(self.quiet, crops.beside, strict=False):  # most frames have none
             kept.append(values)
 
@@ -136,6 +160,17 @@ class CropPass:
     def beside(self) -> list[Field]:
         """Per camera, signal beside the worm, from frames spread over the recording."""
         return [np.concatenate(values) for values in self.quiet]
+
+
+def _some(items: Iterator[Item], number: int) -> Iterator[list[Item]]:
+    """So many at a time."""
+    while part := list(islice(items, number)):
+        yield part
+
+
+def _lit(picture: Picture) -> bool:
+    """Whether a picture is not wholly black; of most a few pixels tell it."""
+    return bool(picture[::8, ::8].any() or picture.any())
 
 
 class _Decisions:

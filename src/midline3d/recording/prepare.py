@@ -210,7 +210,7 @@ def _tracked(
         begun = replace(begun, window=window)
         demand(folder, _bytes(recording, frames[begun.done :], window), "the crops")
         work = CropPass(recording, locator, frames, folder, begun)
-        work.run(progress, watchers.look if len(watchers) else None)
+        work.run(progress, watchers if len(watchers) else None)
     reach = work.log.reach[np.isfinite(work.log.reach)]
     longest = float(np.quantile(reach, LONGEST)) if reach.size else 0.0
     wider = window_for(recording, longest, settings)

@@ -1,9 +1,10 @@
 """Processes that look for the worm in frames, for long recordings on machines with many cores.
 
 Threads share one lock for all that is Python, and a frame holds it for some milliseconds: beyond 200 to 300 frames a
-second more cores do not make them faster. So each process is given small pictures through a pipe, and answers with what
-it saw in them (see `watcher`). It holds nothing that is not known here: whatever becomes of it, nothing is lost but
-time. When this process ends, however that happens, its pipes do, and with them the others.
+second more cores do not make them faster. So each process is told where a frame's pictures lie in memory that it sees,
+too, and answers with what it saw in them, or with the crops that it has cut out of them (see `watcher`). It holds
+nothing that is not known here: whatever becomes of it, nothing is lost but time. When this process ends, however that
+happens, its pipes do, and with them the others.
 """
 
 from __future__ import annotations
@@ -13,23 +14,25 @@ import pickle
 import queue
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import midline3d
 from midline3d.errors import InputError
 from midline3d.processors import cores
-from midline3d.recording.locating.locator import Locator, Look
+from midline3d.recording.cutting import Crops
+from midline3d.recording.locating.locator import Locator, Look, Sight
+from midline3d.recording.locating.places import Places
+from midline3d.recording.shared_pictures import Held, SharedPictures
 from midline3d.recording.sources import Picture
-from midline3d.recording.watcher import Known
+from midline3d.recording.watcher import Cut, Known, Task
 
 FEWEST_CORES = 4
-"""On fewer, threads use them all."""
+"""On fewer, threads use them all: on two, 1,000 frames took 15 s by processes and 14 by threads."""
 FEWEST_FRAMES = 1500
 """A process needs two to three seconds before it sees anything; the threads are through with fewer frames by then."""
 PIPE = 1 << 20
-"""Bytes that the pipe to a process holds, where the system lets us say: a frame's small pictures at once."""
+"""Bytes that the pipe from a process holds, where the system lets us say: a frame's crops at once."""
 MEMORY, FREE = 300_000_000, 0.5
 """Bytes that a process takes, and the share of the free memory that all of them may take."""
 COMMAND = (
@@ -40,7 +43,7 @@ COMMAND = (
 
 def usual_watchers(frames: int) -> int:
     """As many as pay for so many frames on this machine: one for each core, or none."""
-    if cores() < FEWEST_CORES or frames < FEWEST_FRAMES:
+    if cores() < FEWEST_CORES or frames < FEWEST_FRAMES or os.name != "posix":
         return 0
     room = cores()
     with suppress(ValueError, OSError, AttributeError):
@@ -57,9 +60,11 @@ class Watchers:
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         environment = os.environ | one_thread | {"PYTHONPATH": paths}
         self._all: list[subprocess.Popen[bytes]] = []
+        self._memory: SharedPictures | None = None
         with suppress(OSError):  # the system gives no more of them: fewer do as well
             for _ in range(number):
-                self._all.append(_started(environment))
+                self._memory = self._memory or SharedPictures()
+                self._all.append(_started(environment, self._memory.file))
         self._free: queue.Queue[subprocess.Popen[bytes]] = queue.Queue()
         for process in self._all:
             self._free.put(process)
@@ -69,7 +74,8 @@ class Watchers:
 
     def begin(self, locator: Locator) -> None:
         """Tell all of them what the first look over the recording found, its backgrounds lying in files."""
-        known = pickle.dumps(Known.of(locator))
+        assert self._memory is not None or not self._all
+        known = pickle.dumps((Known.of(locator), self._memory and self._memory.file))
         for process in self._all:
             try:
                 assert process.stdin is not None
@@ -78,22 +84,39 @@ class Watchers:
             except OSError:
                 raise _ended(process) from None
 
-    def look(self, frame: int, small: Sequence[Picture]) -> Look:
-        """`Locator.look`, by whichever process is free; for several threads at once."""
+    def see(self, frames: list[tuple[int, list[Picture]]]) -> list[tuple[Sight, Places]]:
+        """`Locator.see` of some frames, by whichever process is free; for several threads at once."""
+        assert self._memory is not None
+        put = [(frame, *self._memory.put(pictures)) for frame, pictures in frames]
+        looks = self._answers([Task(frame, held.slot) for frame, held, _ in put])
+        found = list[tuple[Sight, Places]]()
+        for (frame, held, there), look in zip(put, looks, strict=True):
+            assert isinstance(look, Look)
+            found.append((Sight(frame, there, look.light, look.registration, look.seen, held), look.places))
+        return found
+
+    def crops(self, asked: list[tuple[Sight, Cut]]) -> list[Crops]:
+        """`Cutter.crops` of some frames that were seen by these processes, as above."""
+        tasks = [Task(sight.frame, _held(sight).slot, cut) for sight, cut in asked]
+        return [crops for crops in self._answers(tasks) if isinstance(crops, Crops)]
+
+    def _answers(self, tasks: list[Task]) -> list[Look | Crops]:
+        if not tasks:
+            return []
         process = self._free.get()
         try:
             assert process.stdin is not None and process.stdout is not None
-            pickle.dump((frame, list(small)), process.stdin, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(tasks, process.stdin, pickle.HIGHEST_PROTOCOL)
             process.stdin.flush()
-            answer = pickle.load(process.stdout)
+            answers = pickle.load(process.stdout)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             raise _ended(process) from None
         finally:
             self._free.put(process)
-        if isinstance(answer, str):
-            raise RuntimeError(answer)
-        assert isinstance(answer, Look)
-        return answer
+        if isinstance(answers, str):
+            raise RuntimeError(answers)
+        assert isinstance(answers, list) and len(answers) == len(tasks)
+        return answers
 
     def close(self) -> None:
         """End them, whatever they are at."""
@@ -105,19 +128,28 @@ class Watchers:
                 with suppress(OSError, ValueError):  # what was on its way to it
                     if pipe is not None:
                         pipe.close()
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
 
 
-def _started(environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """A process that makes ready."""
+def _started(environment: dict[str, str], memory: int) -> subprocess.Popen[bytes]:
+    """A process that makes ready; memory: the file of the pictures."""
     # -P: a folder that happens to hold a torch.py is no place to import from.
     command = [sys.executable, "-P", "-c", COMMAND]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, pass_fds=(memory,))
     with suppress(ImportError, AttributeError, OSError):  # Linux alone, and as far as its limits go
         import fcntl
 
-        assert process.stdin is not None
-        fcntl.fcntl(process.stdin.fileno(), fcntl.F_SETPIPE_SZ, PIPE)
+        assert process.stdout is not None
+        fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE)
     return process
+
+
+def _held(sight: Sight) -> Held:
+    assert sight.held is not None, "only what these processes have seen is in their memory"
+    return sight.held
 
 
 def _ended(process: subprocess.Popen[bytes]) -> InputError:

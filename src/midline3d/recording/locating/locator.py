@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -20,6 +20,7 @@ from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import ABSENT, Candidates, Expected, Found, Places, candidates, combine
 from midline3d.recording.locating.survey import Survey
 from midline3d.recording.pinholes import Pinholes, project
+from midline3d.recording.shared_pictures import Held
 from midline3d.recording.sources import Picture
 from midline3d.settings import LocatingSettings
 
@@ -40,6 +41,8 @@ class Sight:
     registration: list[Array]
     """Per view, px of the full frame."""
     seen: list[Candidates]
+    held: Held | None = None
+    """The memory that the pictures lie in, where other processes are to see them, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +55,6 @@ class Look:
     places: Places
 
 
-Looking = Callable[[int, Sequence[Picture]], Look]
-"""Looks at a frame's shrunken pictures."""
-
-
 class Locator:
     """Sees what may be the worm in a frame, by what the survey knows."""
 
@@ -64,12 +63,9 @@ class Locator:
         self.pinholes = Pinholes.of(cameras)
         self.kept: dict[int, tuple[int, Field, Texture | None]] = {}
 
-    def see(self, frame: int, pictures: list[Picture], look: Looking | None = None) -> tuple[Sight, Places]:
-        """Candidates in every view, with each view's light and registration, and the places they can stand for.
-
-        look: who looks, if somebody else does.
-        """
-        got = (look or self.look)(frame, [shrunken(picture, self.survey.factor) for picture in pictures])
+    def see(self, frame: int, pictures: list[Picture]) -> tuple[Sight, Places]:
+        """Candidates in every view, with each view's light and registration, and the places they can stand for."""
+        got = self.look(frame, [shrunken(picture, self.survey.factor) for picture in pictures])
         return Sight(frame, pictures, got.light, got.registration, got.seen), got.places
 
     def look(self, frame: int, small: Sequence[Picture]) -> Look:

@@ -47,7 +47,7 @@ class VideoSource:
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Picture | None]]:
         stop = self.count if stop is None else min(stop, self.count)
         expected = start
-        for index, picture in self._decode(start):
+        for index, picture in self._decode(start, ahead=True):
             if index >= stop:
                 break
             for lost in range(expected, index):
@@ -83,14 +83,17 @@ class VideoSource:
         place = bisect_right(self._keys, index)
         return self._keys[place - 1] if place else 0
 
-    def _decode(self, start: int) -> Generator[tuple[int, Picture | None], None, None]:
-        """Readable frames from `start` on, by rising index."""
+    def _decode(self, start: int, ahead: bool = False) -> Generator[tuple[int, Picture | None], None, None]:
+        """Readable frames from `start` on, by rising index; ahead: several of them are decoded at once, where there are
+        cores for it. That pays for many, not for one."""
         import av
 
         last = start - 1
         with av.open(str(self.path)) as container:
             stream = container.streams.video[0]
             stream.codec_context.thread_count = decoding_threads(3)
+            if ahead and stream.codec_context.thread_count > 1:
+                stream.thread_type = "AUTO"  # frames, too, and not the slices of one alone, of which most have but one
             if self._key_before(start) > 0:
                 with suppress(av.FFmpegError):  # with a broken index all is decoded from the beginning
                     container.seek(self._stamp_of[self._key_before(start)], stream=stream, backward=True)
