@@ -81,7 +81,17 @@ def test_what_is_wrong_is_one_sentence(workshop: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.json"):
         midline3d.calibrate(str(tmp_path), midline3d.Board("chessboard", 7, 5, 2.0), out=str(tmp_path / "c.txt"))
     assert not (tmp_path / "out").exists()
-    assert api.chosen_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize(("there", "cores", "auto"), [(True, 2, "cuda"), (True, 16, "cpu"), (False, 2, "cpu")])
+def test_a_gpu_is_taken_where_cores_are_few(
+    there: bool, cores: int, auto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr("midline3d.processors._given", lambda: cores)
+    assert api.chosen_device("auto") == auto and api.chosen_device("cpu") == "cpu"
+    if there:
+        assert api.chosen_device("cuda") == "cuda"
 
 
 def test_results_are_read_without_torch(workshop: Path, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def reconstruct(
 
     recording: the folder with `recording.toml`, or that file.
     out: folder of the result.
-    device: auto takes a GPU where torch sees one.
+    device: auto takes a GPU that torch sees where there are few cores, else the CPU.
     settings: a record, a TOML file, tables of changes such as {"start": {"starts": 5}}, or "paper", which is the
         method as published; without, the defaults.
     seed: of everything random.
@@ -237,15 +237,17 @@ def benchmark(
 
 
 def chosen_device(device: str) -> str:
-    """The device that is meant on this machine, cpu or cuda; auto is a GPU where torch sees one."""
+    """The device that is meant on this machine, cpu or cuda; auto is a GPU that torch sees where cores are few."""
     import torch
+
+    from midline3d.processors import gpu_is_faster
 
     there = torch.cuda.is_available()
     if device not in ("auto", "cpu", "cuda"):
         raise InputError(f"the device is '{device}'; choose auto, cpu or cuda")
     if device == "cuda" and not there:
         raise InputError("--device is cuda, but torch sees no CUDA GPU here; use --device cpu")
-    return "cuda" if there and device != "cpu" else "cpu"
+    return "cuda" if there and (device == "cuda" or (device == "auto" and gpu_is_faster())) else "cpu"
 
 
 def chosen_settings(settings: Settings | Mapping[str, Any] | AnyPath | None) -> Settings:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from midline3d.native import REMEDY
+from midline3d.processors import gpu_is_faster
 
 Verdict = Literal["fine", "slow", "broken"]
 FLAGS = ("neon", "asimd", "sve", "sse2", "avx", "avx2", "fma", "avx512f", "avx512vl", "avx512bw", "avx512dq")
@@ -146,7 +147,8 @@ def _gpu() -> list[Part]:
     if torch.cuda.is_available():
         names = {torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())}
         text = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}, CUDA {torch.version.cuda}"
-        return [Part("GPU", f"in use: {text}"), _triton()]
+        use = "in use" if gpu_is_faster() else "there, and taken by --device cuda; this machine's cores are faster"
+        return [Part("GPU", f"{use}: {text}"), _triton()]
     if not _has_nvidia():
         return [Part("GPU", f"none by NVIDIA here, so that the CPU is taken, by {torch.get_num_threads()} threads")]
     if torch.version.cuda is None:

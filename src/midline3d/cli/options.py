@@ -32,7 +32,7 @@ Seed = Annotated[
     int, typer.Option(help="Of everything random: the same seed gives the same result.", min=0, max=2**63 - 1)
 ]
 Where = Annotated[
-    Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where torch sees it, else the CPU.")
+    Device, typer.Option("--device", help="cuda is an NVIDIA GPU; auto takes one where there are few cores.")
 ]
 SettingsFile = Annotated[
     Path | None,
