@@ -70,7 +70,8 @@ def test_the_simulator_shares_nothing_with_the_renderer() -> None:
 
 
 def test_files_that_matter_are_written_whole() -> None:
-    """Through `files`, but for the lock, the logs, and crops, which are counted as far as they are on the disk."""
+    """Through `files`, but for the lock, the logs, crops, which are counted as far as they are on the disk, and what
+    processes ask of each other while they run, which is asked again."""
     plain = re.compile(r"\.write_text\(|\.write_bytes\(|open\([^)]*\"(?:w|a|r\+|x)|json\.dump\(|np\.save\(")
     found = {
         file.relative_to(PACKAGE).as_posix()
@@ -78,7 +79,7 @@ def test_files_that_matter_are_written_whole() -> None:
         for file in (PACKAGE / part).rglob("*.py")
         if plain.search(file.read_text(encoding="utf-8"))
     }
-    assert found <= {"store/lock.py", "store/log.py", "store/edits.py", "recording/crops.py"}
+    assert found <= {"store/lock.py", "store/log.py", "store/edits.py", "recording/crops.py", "tracking/parts.py"}
 
 
 def python(code: str) -> str:

@@ -23,11 +23,12 @@ from midline3d.errors import InputError
 from midline3d.settings import TrackingSettings
 from midline3d.store import FrameResult, Result, info
 from midline3d.tracking import batch, repair, walk
+from midline3d.tracking.clip_frames import ClipFrames
 from midline3d.tracking.clips import clip_folder, plan_clips, run_clip, stitch
 from midline3d.tracking.directions import follow_directions
 from midline3d.tracking.follow import Tracked, fitted_from, outcome
 from midline3d.tracking.reconstruct import Job, reconstruct
-from midline3d.tracking.repair import ClipFrames, put_right
+from midline3d.tracking.repair import put_right
 from midline3d.tracking.spans import spans_of
 from midline3d.tracking.tasks import packed, unpacked
 
@@ -191,7 +192,7 @@ def backwards(frames: ClipFrames, some: range) -> Iterator[Tracked]:
 def test_a_swap_is_found_and_repaired(recording: Path, stitched: Path, tmp_path: Path, some: range) -> None:
     out = Path(shutil.copytree(stitched, tmp_path / "out"))
     job, right = Job(recording, out, settings()), open_result(stitched)
-    plan = CLIPS._read_plan(job)
+    plan = CLIPS.read_plan(job)
     for name in (CLIPS.RIGHT, repair.HEADS):
         (out / "kept" / f"{name}.npz").unlink()
     with Result.resume(out) as result:
@@ -216,7 +217,7 @@ def test_what_one_side_lost_the_other_finds_and_what_does_not_meet_is_suspect(
     recording: Path, stitched: Path, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(stitched, tmp_path / "out"))
-    plan, right = CLIPS._read_plan(Job(recording, out, settings())), open_result(stitched)
+    plan, right = CLIPS.read_plan(Job(recording, out, settings())), open_result(stitched)
     for name in (CLIPS.RIGHT, repair.HEADS):
         (out / "kept" / f"{name}.npz").unlink()
     lost, seam = [11, 12, 13], 17

@@ -18,9 +18,9 @@ from midline3d.tracking import second_look
 from midline3d.tracking.checkpoint import BEGINNING, kept_beginning
 from midline3d.tracking.cleaning import cleaned, dirt_of_frames
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip_frames import ClipFrames
 from midline3d.tracking.follow import Tracked
 from midline3d.tracking.mending import KnownFrame
-from midline3d.tracking.repair import ClipFrames
 from midline3d.tracking.second_look import frames_to_search, searched_again
 
 
@@ -79,8 +79,8 @@ def test_putting_right_is_the_same_whatever_the_cores(frames: ClipFrames, monkey
         pool = ThreadPoolExecutor(cores, thread_name_prefix=threads.THREADS)
         monkeypatch.setattr(threads, "_threads", lambda: pool)
         monkeypatch.setattr("midline3d.tracking.threads.cores", lambda: cores)
-        dirt = dirt_of_frames(beginning, chosen, there, frames.states, lambda *_: None)
-        again = list(cleaned(beginning, dirt, chosen, frames.states, lambda *_: None))
+        dirt = dirt_of_frames(beginning, chosen, there, frames.states)
+        again = list(cleaned(beginning, dirt, chosen, frames.states))
         found = list(searched_again(beginning, chosen, lambda frame: None))
         return [dirt.frames, dirt.first, dirt.pixel, dirt.light], again + found
 

@@ -22,7 +22,7 @@ from midline3d.tracking import kept_records
 from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import APPEARANCE, Clip, stored_states
 from midline3d.tracking.dirt import Dirt
-from midline3d.tracking.evidence import SHOWN
+from midline3d.tracking.evidence import SHOWN, Evidence
 from midline3d.tracking.follow import Track, Tracked
 from midline3d.tracking.veil import Veil
 
@@ -42,7 +42,7 @@ def _track(states: list[list[Any]], **known: Any) -> Track:
 
 
 _RECORDS: dict[str, Callable[..., Any]] = {
-    record.__name__: record for record in (Beginning, Body, Cameras, Dirt, FrameState, Profile, Shape, Veil)
+    record.__name__: record for record in (Beginning, Body, Cameras, Dirt, Evidence, FrameState, Profile, Shape, Veil)
 } | {Track.__name__: _track}
 
 
@@ -54,6 +54,15 @@ def plain(value: Any) -> Any:
 def whole(content: Any, clip: Clip) -> Any:
     """What `plain` took apart, put together on the device of a clip, which lends what a kept one lacks."""
     return kept_records.whole(content, _RECORDS | {Clip.__name__: partial(replace, clip)}, clip.device)
+
+
+def on_cpu(beginning: Beginning) -> Beginning:
+    """The same beginning, on the CPU: a few frames at a time are all launches on a GPU, and take ten times as long."""
+    if beginning.clip.device.type == "cpu":
+        return beginning
+    here = whole(plain(beginning), beginning.clip.on(torch.device("cpu")))
+    assert isinstance(here, Beginning)
+    return here
 
 
 def begun(result: Result, clip: Clip, begin: Callable[[], Beginning]) -> tuple[Beginning, bool]:

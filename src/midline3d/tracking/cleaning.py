@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from midline3d.state import FrameState
-from midline3d.tracking.begin import Beginning, Progress
+from midline3d.tracking.begin import Beginning
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.dirt import Dirt, LeftOver, find_dirt
 from midline3d.tracking.evidence import body_width
@@ -24,6 +24,8 @@ from midline3d.tracking.follow import Tracked, each_fitted_from, outcome
 from midline3d.tracking.learning import Sample, body_taper, drawn_light, light_left_over
 from midline3d.tracking.threads import on_all_cores
 
+PART = 200
+"""Frames that are cleaned as one part (see `parts`): with those around them whose light is drawn, too, 280."""
 BLOCK = 100
 """Frames whose dirt is found at once: with those around them, at three views of 200 px, they take some 300 MB."""
 CLEARLY = 0.05
@@ -51,16 +53,13 @@ def frames_to_clean(clip: Clip, unexplained: dict[int, float]) -> list[int]:
     return [frame for frame in sorted(unexplained) if asked[frame]]
 
 
-def dirt_of_frames(
-    beginning: Beginning, chosen: list[int], found: list[int], read: ReadStates, progress: Progress
-) -> Dirt:
+def dirt_of_frames(beginning: Beginning, chosen: list[int], found: list[int], read: ReadStates) -> Dirt:
     """The dirt of chosen frames, by all that have a midline (`found`) within reach; both in order."""
     clip, reach = beginning.clip.on(torch.device("cpu")), beginning.clip.settings.dirt.reach
     asked = _within(reach, found, chosen)
     waiting, parts = deque[LeftOver](), list[Dirt]()
     with closing(_left_over(beginning, clip, asked, read)) as coming:
         for first in range(0, len(chosen), BLOCK):
-            progress("looking for dirt", first, len(chosen))
             part = chosen[first : first + BLOCK]
             low, high = part[0] - reach, part[-1] + reach
             while not waiting or waiting[-1].frames[-1] < min(high, asked[-1]):
@@ -71,6 +70,29 @@ def dirt_of_frames(
             wanted = [row for row, frame in enumerate(left.frames) if frame in set(part)]
             parts.append(find_dirt(left, wanted, clip.settings.dirt, reach=0))
     return Dirt.joined(parts)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What became of some frames of which it was asked whether they show dirt."""
+
+    dirt: Dirt
+    """That is taken off them."""
+    again: list[Tracked]
+    """Those that were fitted again for it."""
+
+
+def parts_of(beginning: Beginning, chosen: list[int], found: list[int]) -> list[tuple[list[int], list[int]]]:
+    """Chosen frames, some at a time, each with those of all that have a midline (`found`) that tell their dirt; in
+    order. Always the same ones: other batches may round otherwise."""
+    parts = [chosen[first : first + PART] for first in range(0, len(chosen), PART)]
+    return [(part, _within(beginning.clip.settings.dirt.reach, found, part)) for part in parts]
+
+
+def clean(beginning: Beginning, chosen: list[int], found: list[int], read: ReadStates) -> Cleaned:
+    """Chosen frames without their dirt, by all that have a midline (`found`) within reach; both in order."""
+    dirt, changed = changed_by(beginning, dirt_of_frames(beginning, chosen, found, read))
+    return Cleaned(dirt, list(cleaned(beginning, dirt, changed, read)))
 
 
 def _within(reach: int, frames: list[int], others: list[int]) -> list[int]:
@@ -110,18 +132,15 @@ def changed_by(beginning: Beginning, dirt: Dirt) -> tuple[Dirt, list[int]]:
     return Dirt.joined(kept), changed
 
 
-def cleaned(
-    beginning: Beginning, dirt: Dirt, changed: list[int], read: ReadStates, progress: Progress
-) -> Iterator[Tracked]:
+def cleaned(beginning: Beginning, dirt: Dirt, changed: list[int], read: ReadStates) -> Iterator[Tracked]:
     """Some frames fitted again to images without this dirt, from where they were."""
-    clean = replace(beginning, clip=replace(beginning.clip, dirt=dirt))
+    bare = replace(beginning, clip=replace(beginning.clip, dirt=dirt))
     batches = [changed[first : first + AT_ONCE] for first in range(0, len(changed), AT_ONCE)]
 
     def fitted(sample: Sample) -> list[Tracked]:
-        found = each_fitted_from(clean, sample.frames, sample.states)
-        return [outcome(clean.clip, frame, one) for frame, one in zip(sample.frames, found, strict=True)]
+        found = each_fitted_from(bare, sample.frames, sample.states)
+        return [outcome(bare.clip, frame, one) for frame, one in zip(sample.frames, found, strict=True)]
 
     samples = (Sample(batch, read(batch)) for batch in batches)
-    for number, tracked in enumerate(on_all_cores(fitted, samples, clean.clip.device)):
-        progress("fitting again without the dirt", number * AT_ONCE, len(changed))
+    for tracked in on_all_cores(fitted, samples, bare.clip.device):
         yield from tracked

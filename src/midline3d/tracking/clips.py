@@ -27,12 +27,13 @@ from midline3d.files import aside, demand, write_whole
 from midline3d.recording import Prepared, load_recording
 from midline3d.store import Header, Result, RunLog, info, locked, ranges
 from midline3d.tracking.begin import Beginning, Progress, begin
-from midline3d.tracking.checkpoint import BEGINNING, begun, kept_beginning
+from midline3d.tracking.checkpoint import BEGINNING, begun, kept_beginning, on_cpu
 from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip_frames import ClipFrames
 from midline3d.tracking.correcting import fit_again
 from midline3d.tracking.finding import found_afresh
 from midline3d.tracking.job import Job, Run, frames_of, header_of, opened
-from midline3d.tracking.repair import HEADS, ClipFrames, Votes, head_votes, put_right
+from midline3d.tracking.repair import HEADS, Hands, Votes, head_votes, put_right
 from midline3d.tracking.spans import Span, spans_of
 from midline3d.tracking.walk import Walk, walk
 
@@ -69,7 +70,7 @@ def run_clip(job: Job, index: int, progress: Progress = silent) -> Path:
     folder = clip_folder(job, index)
     if Result.kept_in(job.out, RIGHT) is not None:
         return folder
-    plan = _read_plan(job)
+    plan = read_plan(job)
     if not 0 <= index < len(plan.spans):
         raise InputError(f"there is no clip {index}: {job.out} was planned as clips 0 to {len(plan.spans) - 1}")
     with locked(folder, PATIENCE), RunLog(folder).run(f"clip {index} of {job.recording}") as log:
@@ -85,7 +86,7 @@ def run_group(job: Job, number: int, progress: Progress = silent) -> None:
     """
     if Result.kept_in(job.out, RIGHT) is not None:
         return
-    plan, done = _read_plan(job), dict[str, int]()
+    plan, done = read_plan(job), dict[str, int]()
     groups = groups_of(len(plan.spans), job.device)
     if not 0 <= number < len(groups):
         raise InputError(f"there is no group {number}: {job.out} was planned as groups 0 to {len(groups) - 1}")
@@ -113,7 +114,7 @@ def stitch(job: Job, progress: Progress = silent) -> Path:
 
     What clips are complete is taken over even where others are not; those are then named by an `InputError`.
     """
-    _read_plan(job)
+    read_plan(job)
     with opened(replace(job, redo=False), "stitch", progress) as run:
         if finished(run.result):
             return concluded(run)
@@ -193,15 +194,16 @@ def planned(run: Run) -> Plan:
     return Plan(beginning, spans, result.header, result.run)
 
 
-def _read_plan(job: Job) -> Plan:
-    """What `plan_clips` kept, nothing written."""
+def read_plan(job: Job, device: torch.device | None = None) -> Plan:
+    """What `plan_clips` kept, nothing written; for another device than the job's where one is given."""
     recording = load_recording(job.recording, shortest=job.shortest)
     header = header_of(job, recording, frames_of(job, recording))
     spans = _kept_spans(Result.kept_in(job.out, SPANS))
     if spans is None:
         raise InputError(f"{job.out} holds no plan yet: plan the clips first, then run them, then stitch")
     Result.check(job.out, header)
-    clip = Clip.of(Prepared(job.out / "crops", recording.calibration), job.settings, torch.device(job.device))
+    crops = Prepared(job.out / "crops", recording.calibration)
+    clip = Clip.of(crops, job.settings, device or torch.device(job.device))
     beginning = kept_beginning(Result.kept_in(job.out, BEGINNING), clip)
     if beginning is None:
         raise InputError(f"{job.out}: how the run began is damaged or gone; plan the clips again, which begins anew")
@@ -250,7 +252,11 @@ def _beginnings(plan: Plan, job: Job, indices: list[int], results: list[Result])
         if before is None and spans[index] and first not in plan.spans[index].own
     ]
     generator = torch.Generator().manual_seed(_seed(job.seed, fresh[0]) if fresh else 0)
-    found = dict(zip(fresh, found_afresh(plan.beginning, [spans[index] for index in fresh], generator), strict=True))
+    afresh = found_afresh(on_cpu(plan.beginning), [spans[index] for index in fresh], generator)
+    found = {
+        index: replace(plan.beginning, frame=one.frame, state=one.state.to(bare.device))
+        for index, one in zip(fresh, afresh, strict=True)
+    }
     chosen = [before or found.get(index, plan.beginning) for index, before in zip(indices, known, strict=True)]
     return [begun(result, bare, partial(_same, now))[0] for result, now in zip(results, chosen, strict=True)]
 
@@ -292,11 +298,14 @@ def _complete(job: Job, plan: Plan, index: int) -> Result | None:
     return part if part.complete else None
 
 
-def put_together(run: Run, plan: Plan) -> Path:
-    """All that is left to do once every frame is there."""
+def put_together(run: Run, plan: Plan, hands: Hands | None = None) -> Path:
+    """All that is left to do once every frame is there; by this process alone, or by more `hands`.
+
+    On the CPU, wherever the animal was followed: most of it is one frame after the other.
+    """
     votes, seams = _clip_votes(run, plan) if len(plan.spans) > 1 else (None, ())
     run.result.keep(BEGUN_RIGHT, {"since": run.result.last})
-    done = put_right(plan.beginning, run.result, run.progress, votes, seams)
+    done = put_right(on_cpu(plan.beginning), run.result, run.progress, votes, seams, hands)
     run.result.keep(RIGHT, {"done": done, "segments": run.result.segments})
     run.log.say(done)
     return concluded(run)
@@ -362,6 +371,7 @@ def _keep_body(out: Path, beginning: Beginning, needed: int) -> None:
         "numbers": beginning.body.numbers().tolist(),
         "length_mm": float(beginning.body.length),
         "length_std_mm": beginning.length_std,
+        "unsure": beginning.body.unsure,
         "head_odds": beginning.head_odds,
         "brightness": clip.brightness.tolist(),
         "error": clip.error.tolist(),

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -13,6 +14,7 @@ from midline3d.errors import InputError
 from midline3d.fitting.second_order import Fit
 from midline3d.tracking.batch import Batch, FrameSequence, record
 from midline3d.tracking.begin import Beginning
+from midline3d.tracking.checkpoint import on_cpu
 from midline3d.tracking.evidence import Evidence
 from midline3d.tracking.follow import Candidate, Track, Tracked, follow, settled
 from midline3d.tracking.judging import judge
@@ -120,6 +122,11 @@ class _Slot:
     track: Track
     judged: int = 0
 
+    @cached_property
+    def here(self) -> Beginning:
+        """The same on the CPU, for what is done frame after frame."""
+        return on_cpu(self.beginning)
+
     def sequence(self) -> FrameSequence:
         at, state = self.track.states[-1]
         return FrameSequence(self.beginning, self.frames, state, at)
@@ -138,10 +145,10 @@ class _Slot:
 
     def recover(self, batch: Batch, slot: int) -> Iterator[Outcome]:
         """Frame after frame from what the track knows, until one is ok."""
-        states = [(frame, state.to(batch.device)) for frame, state in self.track.states]
+        states = [(frame, state.to(self.here.clip.device)) for frame, state in self.track.states]
         self.track.states.clear()
         self.track.states.extend(states)
-        for tracked in follow(self.beginning, self.frames[self.judged :], self.track):
+        for tracked in follow(self.here, self.frames[self.judged :], self.track):
             self.judged += 1
             yield self.direction, tracked
             if tracked.status == "ok":

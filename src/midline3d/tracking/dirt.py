@@ -13,7 +13,7 @@ light at the same place before the end.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -73,6 +73,21 @@ class Dirt:
             light=torch.cat([part.light for part in parts]),
             window=parts[0].window,
             reach=parts[0].reach,
+        )
+
+    def near(self, frames: list[int]) -> Dirt:
+        """As much of it as frames have to do with: the rows that speak for one of them."""
+        rows = sorted({row for row in map(self.row_for, frames) if row is not None})
+        pixels = [torch.arange(int(self.first[row]), int(self.first[row + 1])) for row in rows]
+        chosen = torch.cat([torch.zeros(0, dtype=torch.long), *pixels])
+        counts = self.first.diff()[rows]
+        return replace(
+            self,
+            frames=self.frames[rows],
+            places=self.places[rows],
+            first=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+            pixel=self.pixel[chosen],
+            light=self.light[chosen],
         )
 
     def row_for(self, frame: int) -> int | None:
@@ -215,7 +230,7 @@ def _middle(
     v, u = (near & (count >= settings.free) & (lit >= count - lit)).nonzero()
     light = torch.zeros(near.shape)
     if len(u):
-        light[v, u] = (there.values(row, some, u, v).nanmedian(0).values - float(there.noise)).clamp(min=0)
+        light[v, u] = (_middle_of(there.values(row, some, u, v)) - float(there.noise)).clamp(min=0)
     return light
 
 
@@ -254,9 +269,16 @@ def _stays(left: LeftOver, rows: NDArray[np.int64], camera: int, end: int, setti
         there[row], along[row] = torch.nan, torch.nan
         both = (there.isfinite().sum(0) >= settings.free - 1) & (along.isfinite().sum(0) >= settings.free - 1)
         value = images[row, v[both], u[both]]
-        wrong = [(value - other[:, both].nanmedian(0).values).square().sum() for other in (there, along)]
+        wrong = [(value - _middle_of(other[:, both])).square().sum() for other in (there, along)]
         gained += float(wrong[1] - wrong[0]) / noise**2 / 2
     return gained > settings.moving * len(rows)
+
+
+def _middle_of(values: Float[Tensor, "row n"]) -> Float[Tensor, " n"]:
+    """The middle one of each column, NaN left out: `nanmedian`, in a third of its time."""
+    there = values.numpy()
+    middle = ((~np.isnan(there)).sum(0) - 1).clip(min=0) // 2
+    return torch.from_numpy(np.take_along_axis(np.sort(there, axis=0), middle[None], axis=0)[0])
 
 
 def _pixels(

@@ -21,6 +21,8 @@ from midline3d.tracking.clips import (
     run_here,
 )
 from midline3d.tracking.job import Job, Run, opened
+from midline3d.tracking.parts import SideBySide
+from midline3d.tracking.repair import Hands
 from midline3d.tracking.spans import how_many
 from midline3d.tracking.walk import Walk, walk
 from midline3d.tracking.workers import Crew, clips_side_by_side, usual_workers
@@ -40,7 +42,7 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
         if finished(run.result):
             return concluded(run)
         workers = workers or usual_workers(how_many(count, job.settings.tracking))
-        with Crew.made_ready(workers, _clips_to_do(run)) as crew:
+        with Crew.made_ready(workers, _processes(run)) as crew:
             plan = planned(run)
             with _timed(run.result):
                 if len(plan.spans) == 1:
@@ -49,13 +51,20 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
                     _side_by_side(run, plan, crew)
                 else:
                     _in_slots(run, plan)
-        return put_together(run, plan)
+            return put_together(run, plan, _hands(run, crew))
 
 
-def _clips_to_do(run: Run) -> int:
-    """Clips to be followed in processes, at most: none where there is but one, on a GPU, or when all is there."""
+def _processes(run: Run) -> int:
+    """Processes of which there is need, at most: one for each clip, be it followed there or only put right; none where
+    there is but one."""
     clips = how_many(len(run.prepared), run.job.settings.tracking)
-    return 0 if clips == 1 or run.job.device != "cpu" or run.result.complete else clips
+    return 0 if clips == 1 else clips
+
+
+def _hands(run: Run, crew: Crew) -> Hands | None:
+    """Who puts a recording right: the crew, if it is a long one and has several processes."""
+    clips = how_many(len(run.prepared), run.job.settings.tracking)
+    return SideBySide(run.job, crew) if clips > 1 and crew.workers > 1 else None
 
 
 @contextmanager

@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from midline3d.state import FrameState
 from midline3d.store import FrameResult, Result
 from midline3d.store.dataset import STRETCHES
 from midline3d.store.manifest import runs
 from midline3d.tracking.begin import Beginning, Progress
-from midline3d.tracking.checkpoint import plain, recorded, states_of_records, stored_state
-from midline3d.tracking.cleaning import changed_by, cleaned, dirt_of_frames, frames_to_clean
+from midline3d.tracking.checkpoint import plain
+from midline3d.tracking.cleaning import Cleaned, clean, frames_to_clean, parts_of
 from midline3d.tracking.clip import DIRT
-from midline3d.tracking.contested import second_midlines, without_springs
+from midline3d.tracking.clip_frames import ClipFrames, known_with, record_with
+from midline3d.tracking.dirt import Dirt
 from midline3d.tracking.doubt import together
 from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outcome
-from midline3d.tracking.heads import Links, Reading, links_of, read_heads, voters, votes
+from midline3d.tracking.heads import Links, Reading, read_heads, voters, votes
 from midline3d.tracking.judging import rank
-from midline3d.tracking.mending import KnownFrame, mended, springs
-from midline3d.tracking.second_look import frames_to_search, searched_again
+from midline3d.tracking.mending import KnownFrame
+from midline3d.tracking.second_look import frames_to_search, searched_again, searched_here
+from midline3d.tracking.sprung import NEAR, Mending, Sprung, apart_by, joined, mend, springs_among
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
@@ -41,64 +43,48 @@ TURNED = 64
 """Frames whose votes are taken in one batch; and that are turned round before the next word of progress."""
 Votes = dict[int, float]
 """Log odds that a frame (within the clip) is the body's way round (see `heads.votes`)."""
+CLEANING, MENDING = "fitting again without dirt", "fitting again where an end has sprung"
+"""What is being done, for the progress."""
+Parts = list[tuple[list[int], list[int]]]
+"""Frames whose dirt is asked for, some at a time, each with the frames that tell it (see `cleaning.parts_of`)."""
+Batches = Iterable[dict[int, KnownFrame | None]]
+"""Frames that are searched together, by what is known of them."""
 
 
-@dataclass(frozen=True)
-class ClipFrames:
-    """A result's frames, by their numbers within the clip."""
+class Hands(Protocol):
+    """Who does what can be done some frames at a time."""
 
-    beginning: Beginning
-    result: Result
+    def cleaned(self, frames: ClipFrames, parts: Parts, progress: Progress) -> list[Cleaned]:
+        """What becomes of every part of the frames whose dirt is asked for (see `cleaning`)."""
 
-    @property
-    def start(self) -> int:
-        """The recording's number of the clip's first frame."""
-        return self.beginning.clip.prepared.start
+    def searched(self, beginning: Beginning, batches: Batches) -> Iterable[list[Tracked]]:
+        """As `second_look.searched_here`."""
 
-    def read(self, frame: int) -> FrameResult | None:
-        """A frame that has a midline."""
-        record = self.result.read(self.start + frame)
-        if record is None or record.position is None or not np.isfinite(record.position).all() or record.loss is None:
-            return None
-        return record
+    def mended(self, frames: ClipFrames, groups: list[Sprung], progress: Progress) -> Iterable[Mending]:
+        """What comes of every group of springs (see `mend`), in order."""
 
-    def state(self, frame: int) -> FrameState | None:
-        """Its state, a batch of one."""
-        record = self.read(frame)
-        return None if record is None else stored_state(self.beginning.clip, frame, record)
 
-    def states(self, frames: list[int]) -> FrameState:
-        """The states of frames that all have a midline, a row each."""
-        records = [record for record in map(self.read, frames) if record is not None]
-        assert len(records) == len(frames), "only frames that have a midline are asked for"
-        return states_of_records(self.beginning.clip, frames, records)
+class Here(Hands):
+    """This process alone."""
 
-    def known(self, frame: int, still: bool = False) -> KnownFrame | None:
-        """What mending asks of it; still: its energy without the temporal terms."""
-        record = self.read(frame)
-        if record is None or record.loss is None:
-            return None
-        energy = float(record.loss) - (record.loss_terms or {}).get("temporal", 0.0) * still
-        return KnownFrame(stored_state(self.beginning.clip, frame, record), energy, record.status)
+    def cleaned(self, frames: ClipFrames, parts: Parts, progress: Progress) -> list[Cleaned]:
+        """One part after the other, each on all cores."""
+        done, total, made = 0, sum(len(chosen) for chosen, _ in parts), list[Cleaned]()
+        for chosen, found in parts:
+            progress(CLEANING, done, total)
+            made.append(clean(frames.beginning, chosen, found, frames.states))
+            done += len(chosen)
+        return made
 
-    def doubted(self, frame: int) -> bool:
-        """Whether it has no midline, or one that is not ok."""
-        record = self.read(frame)
-        return record is None or record.status != "ok"
+    def searched(self, beginning: Beginning, batches: Batches) -> Iterable[list[Tracked]]:
+        """As `second_look.searched_here`."""
+        return searched_here(beginning, batches)
 
-    def midlines(self, frames: range) -> Iterator[tuple[int, NDArray[np.floating] | None]]:
-        """The midline of each, (vertex, 3) mm in the world; None where it has none."""
-        for frame in frames:
-            record = self.read(frame)
-            yield frame, None if record is None else record.position
-
-    def links(self, frames: range) -> Links:
-        """What ties each to the one before."""
-        return links_of(self.midlines(frames), float(self.beginning.body.length), self.beginning.clip.settings.heads)
-
-    def write(self, tracked: Tracked) -> None:
-        """Puts a frame's outcome in the place of what was there."""
-        self.result.append(self.start + tracked.frame, recorded(self.beginning.clip, tracked))
+    def mended(self, frames: ClipFrames, groups: list[Sprung], progress: Progress) -> Iterable[Mending]:
+        """One group after the other."""
+        for number, group in enumerate(groups):
+            progress(MENDING, number, len(groups))
+            yield mend(frames, group)
 
 
 def head_votes(frames: ClipFrames, links: Links) -> Votes:
@@ -118,40 +104,43 @@ def put_right(
     progress: Progress,
     known_votes: Votes | None = None,
     seams: tuple[int, ...] = (),
+    hands: Hands | None = None,
 ) -> str:
     """Puts everything right, and says what was done, for the log. Killed at any moment and done again it comes to the
-    same.
+    same, for what it had written is taken back first (see `clips.planned`).
 
-    known_votes: votes, where clips have taken them; seams: first frames of clips that do not meet the one before.
+    known_votes: votes, where clips have taken them; seams: first frames of clips that do not meet the one before;
+    hands: who does what can be done some frames at a time, if not this process alone.
     """
+    hands = hands or Here()
     frames = ClipFrames(beginning, result)
     if beginning.clip.settings.tracking.fitter != "second-order":
         result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
         return "nothing is put right of what the paper's way has found"
     turned = _turn(frames, known_votes, progress)
-    frames, cleaned_frames = _cleaned(frames, progress)
-    better = _better(frames, cleaned_frames, seams, progress)
-    apart = _apart(frames, seams, better)
-    contested = _contested(frames, better) if frames.beginning.clip.settings.tracking.mend else {}
-    # All at once, at the end: a run that is killed before finds the frames as they were, and comes to the same.
+    frames, cleaned_frames = _cleaned(frames, progress, hands)
+    better = _better(frames, cleaned_frames, seams, progress, hands)
     if frames.beginning.clip.dirt is not None:
         result.keep(DIRT, plain(frames.beginning.clip.dirt))
     for tracked in better.values():
         frames.write(tracked)
+    allowed = frames.beginning.clip.settings.tracking
+    mended_frames, contested = _mended(frames, progress, hands) if allowed.mend else (set(), {})
+    apart = _apart(frames, seams)
     for frame, record in (contested | apart).items():
         result.append(frames.start + frame, record)
     changed = judged_together(frames)
     result.flush()
     return (
         f"{turned} frames turned round, {len(cleaned_frames)} fitted again without dirt, "
-        f"{len(better.keys() - cleaned_frames.keys())} came out better from their other side, "
+        f"{len((better.keys() | mended_frames) - cleaned_frames.keys())} came out better from their other side, "
         f"{len(apart)} suspect where two clips do not meet, "
         f"{sum(record.status == 'suspect' for record in contested.values())} where another midline fits as well, "
         f"{changed} judged otherwise for the frames around them"
     )
 
 
-def _cleaned(frames: ClipFrames, progress: Progress) -> tuple[ClipFrames, dict[int, Tracked]]:
+def _cleaned(frames: ClipFrames, progress: Progress, hands: Hands) -> tuple[ClipFrames, dict[int, Tracked]]:
     """The frames with all the dirt known that they show together, and those of them fitted again that have any."""
     clip = frames.beginning.clip
     left = dict[int, float]()
@@ -162,14 +151,14 @@ def _cleaned(frames: ClipFrames, progress: Progress) -> tuple[ClipFrames, dict[i
     chosen = frames_to_clean(clip, left)
     if not chosen:
         return frames, {}
-    dirt = dirt_of_frames(frames.beginning, chosen, sorted(left), frames.states, progress)
-    dirt, changed = changed_by(frames.beginning, dirt)
-    again = {tracked.frame: tracked for tracked in cleaned(frames.beginning, dirt, changed, frames.states, progress)}
+    parts = hands.cleaned(frames, parts_of(frames.beginning, chosen, sorted(left)), progress)
+    dirt = Dirt.joined([part.dirt for part in parts])
+    again = {tracked.frame: tracked for part in parts for tracked in part.again}
     return replace(frames, beginning=replace(frames.beginning, clip=replace(clip, dirt=dirt))), again
 
 
 def _better(
-    frames: ClipFrames, better: dict[int, Tracked], seams: tuple[int, ...], progress: Progress
+    frames: ClipFrames, better: dict[int, Tracked], seams: tuple[int, ...], progress: Progress, hands: Hands
 ) -> dict[int, Tracked]:
     """Frames that come out better than they were, by all that the settings allow to be tried; and those that have."""
     beginning, allowed = frames.beginning, frames.beginning.clip.settings.tracking
@@ -178,16 +167,32 @@ def _better(
         progress("looking again", 0, 0)
         chosen = frames_to_search(beginning, frames.doubted)
         closed = set(better)
-        for tracked in searched_again(beginning, chosen, lambda frame: _known(frames, better, frame, still=True)):
+        known = partial(known_with, frames, better, still=True)
+        for tracked in searched_again(beginning, chosen, known, hands.searched):
             if tracked.frame not in closed or tracked.status == "ok":
                 better[tracked.frame] = tracked
-    if allowed.mend:
-        for tracked in mended(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame)):
-            better[tracked.frame] = tracked
-            progress("fitting again where an end has sprung", len(better), 0)
-        again = without_springs(beginning, _springs(frames, better), lambda frame: _known(frames, better, frame))
-        better |= {tracked.frame: tracked for tracked in again}
     return better
+
+
+def _mended(frames: ClipFrames, progress: Progress, hands: Hands) -> tuple[set[int], dict[int, FrameResult]]:
+    """Puts right what lies beside springs of an end, and writes it down: the frames that has changed, and those that
+    are less sure than they seem, because another midline fits them nearly as well."""
+    sprung, done = springs_among(frames, {}, range(len(frames.beginning.clip))), dict[tuple[int, ...], Mending]()
+    groups = [group for group in apart_by(NEAR, sprung) if group]
+    while new := [group for group in groups if group not in done]:
+        # None of them sees what becomes of the others, so that they may be done side by side. Those that come to touch
+        # the same frames are done once more, as one.
+        done |= zip(
+            new, hands.mended(frames, [Sprung.of(group, sprung, frames) for group in new], progress), strict=True
+        )
+        groups = joined(groups, [done[group].span(group) for group in groups])
+    changed, contested = set[int](), dict[int, float]()
+    for group in groups:
+        for tracked in done[group].better:
+            frames.write(tracked)
+            changed.add(tracked.frame)
+        contested |= done[group].contested
+    return changed, _contested(frames, contested)
 
 
 def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> int:
@@ -266,7 +271,7 @@ def _across(frames: ClipFrames, first: int, direction: int, better: dict[int, Tr
     track.lost = 2  # the whole crop was searched when the frame was first lost
     onward = range(first, len(clip) if direction > 0 else -1, direction)[: clip.settings.repair.farthest]
     for tracked in follow(beginning, list(onward), track):
-        old = _record(frames, better, tracked.frame)
+        old = record_with(frames, better, tracked.frame)
         if tracked.fit is None or (old is not None and not _gains(tracked, old, clip.settings.repair.least_gain)):
             return
         yield tracked
@@ -280,40 +285,11 @@ def _gains(tracked: Tracked, old: FrameResult, least: float) -> bool:
     return new > before or float(tracked.fit.energy) < old.loss - least
 
 
-def _record(frames: ClipFrames, better: dict[int, Tracked], frame: int) -> FrameResult | None:
-    """A frame as it will be, if it has a midline."""
-    return recorded(frames.beginning.clip, better[frame]) if frame in better else frames.read(frame)
-
-
-def _known(frames: ClipFrames, better: dict[int, Tracked], frame: int, still: bool = False) -> KnownFrame | None:
-    """What is known of a frame as it will be; still: its energy without the temporal terms."""
-    if frame not in better:
-        return frames.known(frame, still)
-    found = better[frame].fit
-    if found is None:
-        return None
-    energy = float(found.energy) - float(found.terms["temporal"]) * still
-    return KnownFrame(found.state, energy, better[frame].status)
-
-
-def _springs(frames: ClipFrames, better: dict[int, Tracked]) -> list[int]:
-    """Frames behind which an end springs."""
-    clip = frames.beginning.clip
-    ends, middle = np.full((len(clip), 2, 3), np.nan), np.full((len(clip), 3), np.nan)
-    for frame, position in frames.midlines(range(len(clip))):
-        new = better[frame].fit if frame in better else None
-        points = position if new is None else clip.world(new.state, [frame])[0].numpy()
-        if points is not None:
-            ends[frame], middle[frame] = points[[0, -1]], points.mean(0)
-    return springs(ends, middle, float(frames.beginning.body.length), clip.settings.judging.sprung).tolist()
-
-
-def _contested(frames: ClipFrames, better: dict[int, Tracked]) -> dict[int, FrameResult]:
-    """Frames that are less sure than they seem, because another midline fits them nearly as well."""
+def _contested(frames: ClipFrames, others: dict[int, float]) -> dict[int, FrameResult]:
+    """Frames that another midline fits nearly as well, with a probability that it is the right one."""
     limits, found = frames.beginning.clip.settings.judging, dict[int, FrameResult]()
-    others = second_midlines(frames.beginning, _springs(frames, better), lambda frame: _known(frames, better, frame))
     for frame, probability in others.items():
-        record = _record(frames, better, frame)
+        record = frames.read(frame)
         if record is None or record.doubt is None:
             continue
         doubt = 1 - (1 - record.doubt) * (1 - probability)
@@ -323,18 +299,18 @@ def _contested(frames: ClipFrames, better: dict[int, Tracked]) -> dict[int, Fram
     return found
 
 
-def _apart(frames: ClipFrames, seams: tuple[int, ...], better: dict[int, Tracked]) -> dict[int, FrameResult]:
+def _apart(frames: ClipFrames, seams: tuple[int, ...]) -> dict[int, FrameResult]:
     """Frames around seams at which the two sides still do not meet: nothing tells which of them is right."""
     clip, found = frames.beginning.clip, dict[int, FrameResult]()
     length, around = float(frames.beginning.body.length), clip.settings.tracking.overlap
     for seam in seams:
-        one, other = (_record(frames, better, frame) for frame in (seam - 1, seam))
+        one, other = (frames.read(frame) for frame in (seam - 1, seam))
         if one is None or other is None or one.position is None or other.position is None:
             continue
         if np.linalg.norm(one.position - other.position, axis=-1).mean() <= clip.settings.judging.jump * length:
             continue
         for frame in range(max(0, seam - around), min(len(clip), seam + around)):
-            record = _record(frames, better, frame)
+            record = frames.read(frame)
             if record is not None and record.status == "ok":
                 found[frame] = replace(record, status="suspect", reason="directions disagree")
     return found

@@ -7,7 +7,7 @@ finds a midline elsewhere that leaves less light over, it is taken, and `mending
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -40,16 +40,31 @@ def frames_to_search(beginning: Beginning, doubted: Callable[[int], bool]) -> li
     return sorted(chosen)
 
 
-def searched_again(beginning: Beginning, frames: list[int], known: ReadKnown) -> Iterator[Tracked]:
+def searched_again(
+    beginning: Beginning, frames: list[int], known: ReadKnown, search: SearchAll | None = None
+) -> Iterator[Tracked]:
     """The frames, of some, in which a search finds something better than what is known (energies without the temporal
-    terms: a search has no frame before it)."""
+    terms: a search has no frame before it).
+
+    search: does what `searched_here` does.
+    """
     batches = [frames[first : first + AT_ONCE] for first in range(0, len(frames), AT_ONCE)]
     items = ({frame: known(frame) for frame in batch} for batch in batches)
-    for found in on_all_cores(partial(_found_better, beginning), items, beginning.clip.device):
+    for found in (search or searched_here)(beginning, items):
         yield from found
 
 
-def _found_better(beginning: Beginning, known: dict[int, KnownFrame | None]) -> list[Tracked]:
+def searched_here(
+    beginning: Beginning, batches: Iterable[dict[int, KnownFrame | None]]
+) -> Generator[list[Tracked], None, None]:
+    """Of every batch of frames, by what is known of them, those in which a search finds something better."""
+    return on_all_cores(partial(found_better, beginning), batches, beginning.clip.device)
+
+
+SearchAll = Callable[[Beginning, Iterable[dict[int, KnownFrame | None]]], Iterable[list[Tracked]]]
+
+
+def found_better(beginning: Beginning, known: dict[int, KnownFrame | None]) -> list[Tracked]:
     """Some frames, by what is known of them, in which a search finds something better."""
     clip, frames, better = beginning.clip, list(known), list[Tracked]()
     # Random numbers of their own: which frames are searched before them, and where, makes no difference.

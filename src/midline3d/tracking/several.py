@@ -70,7 +70,7 @@ def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | Non
     tasks = [{"job": packed(job), "workers": max(1, crew // at_once)} for job in jobs.values()]
     done, total, began = dict.fromkeys(names, 0.0), len(names), time.monotonic()
     found: dict[str, Outcome] = {}
-    with closing(side_by_side(tasks, Crew(at_once, []))) as events:
+    with Crew.made_ready(at_once, 0) as processes, closing(side_by_side(tasks, processes)) as events:
         for event in events:
             name = names[event.task]
             if event.over:

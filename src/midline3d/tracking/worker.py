@@ -18,6 +18,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from midline3d.errors import InputError
@@ -27,7 +28,8 @@ Say = Callable[..., None]
 
 
 def perform(task: dict[str, Any], say: Say) -> Any:
-    """One task: a clip of a recording, a step of one (see `steps`), or a recording as a whole. Its answer, for JSON."""
+    """One task: a clip of a recording, a step of one (see `steps`), a part of what is put right (see `parts`), or a
+    recording as a whole. Its answer, for JSON."""
     job = unpacked(task["job"])
 
     def progress(doing: str, done: int, total: int) -> None:
@@ -37,6 +39,10 @@ def perform(task: dict[str, Any], say: Say) -> Any:
         from midline3d.tracking.clips import run_clip
 
         run_clip(job, task["clip"], progress)
+    elif "part" in task:
+        from midline3d.tracking.parts import answer
+
+        answer(task["part"], task["job"], Path(task["asked"]))
     elif "step" in task:
         from midline3d.tracking.steps import Step, patiently
 
@@ -64,7 +70,7 @@ def serve() -> None:
     threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
     with suppress(Exception):  # what is wrong is said to whoever gives a task
         # Before there is one: all of them need it.
-        importlib.import_module("midline3d.tracking.clips")
+        importlib.import_module("midline3d.tracking.parts")
     while True:
         task = tasks.get()
         try:

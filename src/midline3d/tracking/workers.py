@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from midline3d.errors import InputError
@@ -21,10 +21,12 @@ FREE = 0.8
 """Share of the free memory that workers may take together."""
 MEMORY = 800_000_000
 """Bytes that a worker takes: torch, and a clip's frames on their way."""
+APART = 2.5
+"""Seconds that a process needs to make ready, or so."""
 
 
 Tell = Callable[[int, float], None]
-"""Called with a clip's number and how much of it is done."""
+"""Called with the number of a task, or of its clip, and how much of it is done."""
 Waiting = queue.Queue[tuple[int, dict[str, Any]]]
 """Tasks with their numbers."""
 
@@ -52,25 +54,42 @@ class Event:
 
 @dataclass(frozen=True)
 class Crew:
-    """So many processes at most for tasks, and those of them that make ready already."""
+    """So many processes at most for tasks, and those of them that make ready already, or are done with what they were
+    given."""
 
     workers: int
     ready: list[Child]
+    wanted: threading.Event = field(default_factory=threading.Event)
+    """Set once a process is asked for: from then on whoever needs one starts it."""
 
     @staticmethod
     @contextmanager
     def made_ready(workers: int, tasks: int) -> Iterator[Crew]:
         """Processes for so many tasks that make ready while other things are done, for that takes seconds each; in the
         end they are killed, whatever they are at."""
-        crew = Crew(workers, [Child(_threads(workers)) for _ in range(min(workers, tasks))])
+        crew = Crew(workers, [])
+        starting = threading.Thread(target=crew._make_ready, args=(min(workers, tasks),), daemon=True)
+        starting.start()
         try:
             yield crew
         finally:
+            crew.wanted.set()
+            starting.join()
             for child in crew.ready:
                 child.end()
 
+    def _make_ready(self, number: int) -> None:
+        """Starts so many processes, one for every four cores at a time: all at once they would keep every core from
+        what is done meanwhile."""
+        at_once = max(1, cores() // 4)
+        for started in range(number):
+            if started and started % at_once == 0 and self.wanted.wait(APART):
+                return
+            self.ready.append(Child(_threads(self.workers)))
+
     def child(self) -> Child:
-        """One of the processes that make ready, else a new one."""
+        """One of the processes that are ready, or soon will be; else a new one."""
+        self.wanted.set()
         return self.ready.pop() if self.ready else Child(_threads(self.workers))
 
 
@@ -95,6 +114,8 @@ def side_by_side(tasks: list[dict[str, Any]], crew: Crew) -> Generator[Event, No
             event = events.get()
             left -= event.over
             yield event
+        for each in workers:
+            each.give_back()
     finally:
         for each in workers:
             each.end()
@@ -103,17 +124,24 @@ def side_by_side(tasks: list[dict[str, Any]], crew: Crew) -> Generator[Event, No
 def clips_side_by_side(job: Job, clips: list[int], crew: Crew, tell: Tell) -> Generator[int, None, None]:
     """Runs clips of a planned job; their numbers as they are done."""
     tasks = [{"job": packed(job), "clip": index} for index in clips]
+    with closing(one_by_one(tasks, crew, lambda task, share: tell(clips[task], share))) as done:
+        for task in done:
+            yield clips[task]
+
+
+def one_by_one(tasks: list[dict[str, Any]], crew: Crew, tell: Tell) -> Generator[int, None, None]:
+    """Runs tasks none of which may fail; their numbers as they are done."""
     with closing(side_by_side(tasks, crew)) as events:
         for event in events:
-            message, index = event.message, clips[event.task]
+            message = event.message
             if "warning" in message:
                 warnings.warn(message["warning"], stacklevel=2)
             elif "fault" in message:
                 raise RuntimeError(message["fault"]) if message["own"] else InputError(message["fault"])
             elif "ended" in message:
-                yield index
+                yield event.task
             elif message["total"]:
-                tell(index, message["done"] / message["total"])
+                tell(event.task, message["done"] / message["total"])
 
 
 class _Worker(threading.Thread):
@@ -122,7 +150,7 @@ class _Worker(threading.Thread):
     def __init__(self, waiting: Waiting, events: queue.Queue[Event], crew: Crew) -> None:
         super().__init__(daemon=True)
         self._waiting, self._events, self._crew = waiting, events, crew
-        self._ended = False
+        self._ended = self._given_back = False
         self._child = crew.child()
 
     def run(self) -> None:
@@ -152,8 +180,16 @@ class _Worker(threading.Thread):
             "give the same command with fewer --workers: it goes on where this one stopped"
         )
 
+    def give_back(self) -> None:
+        """Leaves its process to the crew, once no task is left: the next ones need not wait for another."""
+        self.join()
+        self._crew.ready.append(self._child)
+        self._given_back = True
+
     def end(self) -> None:
         """Whatever it is at: that can be gone on with."""
+        if self._given_back:
+            return
         self._ended = True
         self._child.end()
         if self.is_alive():
