@@ -64,30 +64,33 @@ class Known:
 
 
 @pytest.mark.parametrize(
-    ("energies", "length"),
+    ("energies", "length", "unsure"),
     [
         # As likely on either side: the mean is where it was learned.
-        ({0.98: 24.0, 1.00: 0.0, 1.02: 24.0}, 1.0),
+        ({0.98: 24.0, 1.00: 0.0, 1.02: 24.0}, 1.0, 0.0130),
         # Shorter is impossible, longer ever less likely.
-        ({1.00: 0.0, 1.02: 24.0, 1.04: 48.0, 1.06: 72.0}, 1.0105),
+        ({1.00: 0.0, 1.02: 24.0, 1.04: 48.0, 1.06: 72.0}, 1.0105, 0.0157),
         # Learning came to rest short of the minimum.
-        ({1.00: 0.0, 1.02: -500.0, 1.04: -1000.0, 1.06: -1500.0, 1.08: -1000.0}, 1.06),
+        ({1.00: 0.0, 1.02: -500.0, 1.04: -1000.0, 1.06: -1500.0, 1.08: -1000.0}, 1.06, 0.0),
         # From there a second profile is made, in steps of that length.
-        ({1.00: 0.0, 0.98: -500.0, 1.02: 30.0, 0.96: -480.0}, 0.9741),
+        ({1.00: 0.0, 0.98: -500.0, 1.02: 30.0, 0.96: -480.0}, 0.9741, 0.0092),
         # What cannot be fitted says nothing.
-        ({1.00: 0.0, 1.02: math.nan}, 1.00),
+        ({1.00: 0.0, 1.02: math.nan}, 1.00, 0.0),
     ],
 )
 def test_the_length_is_what_all_are_on_average(
-    energies: dict[float, float], length: float, monkeypatch: pytest.MonkeyPatch
+    energies: dict[float, float], length: float, unsure: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "fitted", Trials(energies).fitted)
     clip: Any = Known(SETTINGS, SimpleNamespace(count=3))
     sample = learning.Sample([0], as_float(worm(1, 32)))
     animal = learning.Animal(clip, sample, average_body(SETTINGS.body, torch.tensor(1.0)), torch.zeros(3, 4), 0.0)
-    assert float(learning.of_expected_length(clip, animal).body.length) == pytest.approx(length, abs=1e-3)
+    found = learning.of_expected_length(clip, animal).body
+    assert float(found.length) == pytest.approx(length, abs=1e-3)
+    assert found.unsure == pytest.approx(unsure, abs=1e-4)
     monkeypatch.setattr(learning, "fitted", Trials(energies | {1.0: 0.0}, near=0.001).fitted)
     kept = learning.of_expected_length(clip, animal)
-    assert kept is animal or round(float(kept.body.length), 4) in energies, "what all frames find unlikely is not taken"
+    taken = round(float(kept.body.length), 4)
+    assert taken == 1.0 or taken in energies, "what all frames find unlikely is not taken"
     off = replace(SETTINGS, body=replace(SETTINGS.body, stretch=0.0))
     assert learning.of_expected_length(SimpleNamespace(settings=off), animal) is animal  # type: ignore[arg-type]

@@ -120,8 +120,8 @@ def test_what_is_not_to_be_put_right_stays(
     clip: Clip, sample: learning.Sample, switch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    parts = {"second_look": "searched_again", "mend": "mended", "turn": "head_votes", "recovery": "_closed"}
-    answers: dict[str, Any] = {"searched_again": (), "mended": (), "head_votes": {}, "_closed": {}}
+    parts = {"second_look": "searched_again", "mend": "_mended", "turn": "head_votes", "recovery": "_closed"}
+    answers: dict[str, Any] = {"searched_again": (), "_mended": (set(), {}), "head_votes": {}, "_closed": {}}
     for name, answer in answers.items():
         monkeypatch.setattr(repair, name, lambda *_, name=name, answer=answer: done.append(name) or answer)
     settings = changed(clip.settings, {"tracking": {switch: False}})

@@ -10,7 +10,7 @@ from torch import Tensor
 from midline3d.cameras import projection_jacobian
 from midline3d.fitting.body import average_body
 from midline3d.fitting.second_order import Problem, fit, rendered
-from midline3d.fitting.uncertainty import WIDER_ACROSS, deviations, sandwich
+from midline3d.fitting.uncertainty import OTHER_LENGTHS, WIDER_ACROSS, deviations, sandwich
 from midline3d.fitting.views import Views
 from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
@@ -90,3 +90,15 @@ def test_what_is_stated_is_wider_and_the_ends_are_unsure_along_the_body() -> Non
     width = float(problem.taper.sharp.mean()) / PER_MM
     assert stated.along[:, 0].min() > 0.4 * width and stated.along[:, -1].min() > 0.8 * width
     assert stated.along[:, N // 2].max() < stated.along[:, [0, -1]].min()
+
+
+def test_a_length_that_is_not_known_is_told_at_both_ends() -> None:
+    right = animals(2)
+    problem = noisy(right, 0.2)
+    found = fit(problem, right, 60).state
+    other = replace(problem, taper=replace(problem.taper, unsure=0.05))
+    before, after = deviations(problem, found), deviations(other, found)
+    assert torch.equal(before.across, after.across)
+    more = (after.along.square() - before.along.square()).sqrt() / found.length[:, None]
+    assert more[:, [0, -1]].flatten().tolist() == pytest.approx([OTHER_LENGTHS * 0.05] * 4, rel=1e-3)
+    assert more[:, N // 2].max() < 0.4 * OTHER_LENGTHS * 0.05

@@ -39,7 +39,7 @@ ATTRIBUTES = {
     "machine": "processor, its cores, and the GPU where one computed",
     "head_confidence": "probability that keypoint 0 is the head",
     "length_std": "standard deviation of the animal's length, mm: by all frames that its body was learned from, "
-    "times what lengths of simulated animals were farther off than that",
+    "times what lengths of simulated animals were farther off than that, and by how likely longer and shorter ones are",
     "frames_per_second": "how fast the run went",
     "applied_frame": "of exported files alone: the world that positions have been brought to",
 }

@@ -44,15 +44,17 @@ class Body:
     """sigma of its middle in perfect focus, mm."""
     length: Float[Tensor, ""]
     """mm."""
+    unsure: float = 0.0
+    """Standard deviation of the length, of itself, by how likely longer and shorter ones are."""
 
     def profile(self, vertices: int, scale: Float[Tensor, " camera"], floor: float) -> Profile:
         """The taper in views of the given magnifications (px per mm)."""
-        return Profile(self.shape, self.sharp * scale, self.length * scale, vertices, floor)
+        return Profile(self.shape, self.sharp * scale, self.length * scale, vertices, floor, self.unsure)
 
     def on(self, device: torch.device) -> Body:
         """The same body on another device."""
         shape = Shape(**{item.name: getattr(self.shape, item.name).to(device) for item in fields(Shape)})
-        return Body(shape, self.sharp.to(device), self.length.to(device))
+        return replace(self, shape=shape, sharp=self.sharp.to(device), length=self.length.to(device))
 
     def reversed(self) -> Body:
         """The same body read from the other end."""

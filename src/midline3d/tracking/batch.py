@@ -257,10 +257,12 @@ class Batch:
     def _judged(self, clip: Clip, slot: Tensor, frame: Tensor) -> tuple[Fit, Evidence]:
         """What was written of frames of the bank by slots of one clip, some at a time."""
         contrast, noise = clip.contrast.to(self.device), clip.noise.to(self.device)
+        unsure = self.sequences[int(slot[0])].beginning.taper.unsure
         parts: list[Evidence] = []
         for slots, frames in zip(slot.split(JUDGED_AT_ONCE), frame.split(JUDGED_AT_ONCE), strict=True):
             state = self._unpacked(self.written[frames])
             problem = self.part(slots, frames, self.images(frames, slots), state)
+            problem = replace(problem, taper=replace(problem.taper, unsure=unsure))
             parts.append(evidence(problem, state, contrast, noise, clip.settings.evidence).cpu())
         names = vars(parts[0])
         observed = Evidence(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})

@@ -35,8 +35,6 @@ CLEAR, LIT = 6.0, 0.1
 """Standard deviations of the noise, and share of the brightest pixel, above which a pixel is the worm's."""
 UPPER = 70
 """Percentile of the worm's pixels that is the body's middle: its flanks and tips are fainter, crossings brighter."""
-FIRST_KNOTS = (0.0, 0.04, 0.09, 0.16, 0.27, 0.5, 0.73, 0.84, 0.91, 0.96, 1.0)
-"""Where the tissue of bodies is given that do not say where."""
 CROSSING = 2.0
 """Of the body's brightness: as much as one crossing adds up to; brighter is dirt, and cut in plain images."""
 
@@ -286,9 +284,9 @@ def with_kept_basis(folder: Path, cameras: Cameras) -> Cameras:
 def kept_body(folder: Path) -> Body:
     """The animal as a result's body.json keeps it, its tissue at the knots of this version."""
     kept = _kept(folder)
-    knots, numbers = kept.get("knots", FIRST_KNOTS), kept["numbers"]
+    knots, numbers = kept.get("knots", KNOTS), kept["numbers"]
     tissue = np.interp(KNOTS, knots, numbers[: len(knots)]).tolist()
-    return Body.of(torch.tensor([*tissue, *numbers[len(knots) :]]))
+    return replace(Body.of(torch.tensor([*tissue, *numbers[len(knots) :]])), unsure=kept.get("unsure", 0.0))
 
 
 def _kept(folder: Path) -> dict[str, Any]:

@@ -149,6 +149,7 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
     energies = np.array([tried[place].energy for place in places]) / (less.settings.body.sure * nat(clip.settings))
     weights = np.exp(energies.min() - energies)
     expected = float(np.sum(weights * places) / np.sum(weights))
+    unsure = own.stretch * float(np.sum(weights * (places - expected) ** 2) / np.sum(weights)) ** 0.5
     nearest = tried[min(tried, key=lambda place: abs(place - expected))]
     length = (1 + expected * own.stretch) * tried[0].body.length
     known = replace(animal, body=replace(nearest.body, length=animal.body.length), change=nearest.change)
@@ -157,7 +158,8 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
     best = min(whole, key=lambda each: float(np.nan_to_num(each.energy, nan=np.inf)))
     # What half of the frames expect may be unlikely by all of them.
     unlikely = animal.energy + UNLIKELY * own.sure * nat(clip.settings)
-    return best if best.energy < unlikely else animal
+    chosen = best if best.energy < unlikely else animal
+    return replace(chosen, body=replace(chosen.body, unsure=unsure))
 
 
 def _on_fewer_frames(clip: Clip, animal: Animal) -> tuple[Clip, Animal]:
@@ -226,14 +228,15 @@ def stretched(state: FrameState, share: float, tail: bool) -> FrameState:
 
 def length_std(clip: Clip, animal: Animal) -> float:
     """Standard deviation of the animal's length, mm: what all frames together and a loose prior leave open, times
-    `BodySettings.beyond_noise`."""
+    `BodySettings.beyond_noise`, and what other lengths leave open that are as likely (see `of_expected_length`)."""
     settings = clip.settings
     loose = replace(settings, body=replace(settings.body, sure=1.0, learned=True, refine_cameras=True))
     problem, rig = _task(clip, animal)
     prior = _prior(loose, clip, animal)
     shared = Shared(animal.body.numbers(), animal.change)
     variance = length_variance(problem, rig, animal.sample.states, shared, prior) * nat(settings) / 2
-    return settings.body.beyond_noise * float(animal.body.length) * max(variance, 0.0) ** 0.5
+    around = settings.body.beyond_noise * max(variance, 0.0) ** 0.5
+    return float(animal.body.length) * (around**2 + animal.body.unsure**2) ** 0.5
 
 
 def fitted(
@@ -245,7 +248,8 @@ def fitted(
     prior = prior or _prior(clip.settings, clip, animal)
     found: Learned = learn(problem, rig, animal.sample.states, shared, prior, iterations, settled)
     there = replace(animal.clip, cameras=found.cameras)
-    return Animal(there, Sample(animal.sample.frames, found.state), found.body, found.change, found.energy)
+    body = replace(found.body, unsure=animal.body.unsure)
+    return Animal(there, Sample(animal.sample.frames, found.state), body, found.change, found.energy)
 
 
 def _task(clip: Clip, animal: Animal) -> tuple[Problem, Rig]:
