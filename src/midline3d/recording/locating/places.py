@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 
 ABSENT = -1
 LIGHTER = 1.5
-"""Log-likelihood that a thing loses for every factor of e that it is lighter than the heaviest usually is, while the
-worm's mass is not known: dirt is lighter."""
+"""Log-likelihood that a thing loses for every factor of e that its weight is less than the weightiest thing's usually
+is, while the worm's mass is not known."""
 FARTHEST = 6.0
 """Tolerances beyond which a view's miss counts no more, so that one wrong view does not outweigh all masses."""
 LOOKED_AT = 3
@@ -61,6 +61,16 @@ class Candidates:
     def pixels(self, choice: int) -> NDArray[np.bool_]:
         """Where one of the things is in the shrunken picture; nowhere for ABSENT."""
         return np.zeros(self.label.shape, np.bool_) if choice == ABSENT else self.label == self.name[choice]
+
+    def weight(self) -> Array:
+        """(thing,) what speaks for a thing while the worm's mass is not known: its mass, times its length over width.
+
+        Dirt is lighter than the worm, and where the worm is faint and it is not, it is rounder. A ring is as round as
+        what it goes around: it is a bubble's.
+        """
+        solid = [_filled(self.pixels(choice)) for choice in range(len(self))]
+        slender = np.array([_area_by_width(each) for each in solid])
+        return np.asarray(self.mass * np.minimum(slender, self.slender).clip(ROUND, SLENDER))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +152,24 @@ def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], 
         # One px beyond the thing's box: whatever lies nearest to a pixel of it is not farther.
         part = (slice(max(0, top - 1), top + height + 1), slice(max(0, left - 1), left + width + 1))
         inside = mask[part] * (labels[part] == thing)
-        depth = cv2.distanceTransform(inside, cv2.DIST_L2, 3)
-        found.append(cv2.countNonZero(inside) / (2 * float(depth.max()) - 1) ** 2)
+        found.append(_area_by_width(inside))
     return np.array(found)
+
+
+def _area_by_width(mask: NDArray[np.uint8]) -> float:
+    """Area over the square of the greatest width, of a mask with a border."""
+    depth = cv2.distanceTransform(mask, cv2.DIST_L2, 3)
+    return cv2.countNonZero(mask) / (2 * float(depth.max()) - 1) ** 2
+
+
+def _filled(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """The part of a picture that a mask is in, its holes filled, with a border of one px."""
+    left, top, width, height = cv2.boundingRect(mask.view(np.uint8))
+    part = cv2.copyMakeBorder(
+        mask[top : top + height, left : left + width].view(np.uint8), 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0
+    )
+    outlines, _ = cv2.findContours(part, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    return np.asarray(cv2.drawContours(part, outlines, -1, 1, cv2.FILLED))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,11 +179,11 @@ class Expected:
     mass: Array
     """(camera,) its usual mass in each view."""
     certain: bool = True
-    """False while it is only the usual mass of the heaviest thing: then lighter things are less likely, no more."""
+    """False while it is only the usual weight of the weightiest thing: then things of less are less likely, no more."""
 
     def score(self, things: Candidates, view: int, settings: LocatingSettings) -> Array:
         """(thing,) log-likelihood of being the worm."""
-        away = np.log(things.mass / self.mass[view])
+        away = np.log((things.mass if self.certain else things.weight()) / self.mass[view])
         shape = ROUNDER * np.minimum(np.log(things.slender / ROUND_AT_MOST), 0)
         if not self.certain:
             return LIGHTER * np.minimum(away, 0) + shape

@@ -34,7 +34,7 @@ AGREEING, AGREEING_PX = 0.5, 4.0
 SLENDER, AS_SLENDER = 2.5, 0.7
 """Length over width of a worm at least (2 is a tight coil's, 0.8 a disc's), or that share of another reading's."""
 HEAVY = 0.75
-"""Quantile of the heaviest things' masses that is expected of the worm before it is known."""
+"""Quantile of the weightiest things' weights that is expected of the worm before its mass is known."""
 BRIGHT = 0.95
 """Quantile of the worm's pixels that is its peak, and of its reaches that is its extent: single ones are chance."""
 AROUND = 0.3
@@ -94,7 +94,7 @@ def decide(
     sight = Sighting(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
     # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
     gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
-    heavy = [[float(views[view].mass[0]) for views in seen if len(views[view])] for view in range(len(fields))]
+    heavy = [[float(views[view].weight().max()) for views in seen if len(views[view])] for view in range(len(fields))]
     expected = Expected(np.array([np.quantile(masses, HEAVY) if masses else 1.0 for masses in heavy]), certain=False)
     for _ in range(2):
         decider = Decider(len(samples.frames), settings, settings.step * gap)
