@@ -24,20 +24,21 @@ from midline3d.state import FrameState
 
 STRETCH = 8
 """Vertices of a stretch at 128: an animal is some fifteen times as long as wide. 4 to 32 give the same to a tenth."""
-WIDER_ACROSS = (2.9, 3.6, 2.9)
+WIDER_ACROSS = (2.75, 3.5, 2.75)
 """Times that midlines of simulated animals were farther off to their side than the sandwich says, at the head, in the
 middle and at the tail: the fit takes a part of every error along, and smoothness pulls all frames to the same side.
-Over 55 animals, such that 68 and 95 % of the errors lie within one and two standard deviations as nearly as one factor
-can have it: errors have longer tails than a normal distribution."""
+Over 96 animals of three image models, such that 68 and 95 % of the errors lie within one and two standard deviations as
+nearly as one factor can have it: errors have longer tails than a normal distribution."""
 WIDER_ALONG = (4.5, 7.0, 4.5)
 """The same along the body, apart from what is wrong with its ends."""
-ENDS_OFF = (0.52, 0.9)
+ENDS_OFF = (0.4, 0.65)
 """Standard deviation of where a learned body ends, head and tail, in widths of the sharp body (sigma): what the model
 gets wrong there is the same in all frames, so that no frame shows it. It fades to the other end as the square of the
 place."""
-OTHER_LENGTHS = 1.5
-"""Times that lengths of simulated animals were farther off, beside what is wrong with their ends anyhow, than the
-likelihoods of longer and shorter ones say (`Body.unsure`): 2.1 times in the median of ten animals, all in all."""
+OTHER_LENGTHS = 0.3
+"""Share of the length's standard deviation, by how likely longer and shorter ones are (`Body.unsure`), that either end
+has, of the same animals: the expected length is nearer than those likelihoods say, unless the animal is wrong (see
+`tracking.doubt`)."""
 PLACES = (0.0, 0.08, 0.16, 0.84, 0.92, 1.0)
 """Shares of the length: the head until the second, the middle from the third to the fourth, the tail from the fifth."""
 
