@@ -115,6 +115,21 @@ def test_nothing_is_tried_again_without_recovery(
         tried.clear()
 
 
+def test_other_starts_are_tried_ever_less_often_in_frames_that_stay_uncertain(
+    clip: Clip, sample: learning.Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed, tried = [0], list[int]()
+    real = follow._fitted_from_many
+    monkeypatch.setattr(follow, "_fitted_from_many", lambda *given: tried.append(passed[0]) or real(*given))
+    # However well a frame is known, that is not enough.
+    there = beginning(replace(clip, settings=changed(clip.settings, {"judging": {"doubt": 0.0}})), sample)
+    frames = [sample.frames[1 + place % 2] for place in range(8)]
+    for tracked in follow.follow(there, frames):
+        assert (tracked.status, tracked.reason) == ("suspect", "uncertain")
+        passed[0] += 1
+    assert tried == [0, 1, 3, 6]
+
+
 @pytest.mark.parametrize("switch", ["second_look", "mend", "turn", "recovery"])
 def test_what_is_not_to_be_put_right_stays(
     clip: Clip, sample: learning.Sample, switch: str, monkeypatch: pytest.MonkeyPatch

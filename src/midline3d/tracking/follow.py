@@ -26,7 +26,8 @@ from midline3d.tracking.paper import descended, drawn_by_paper
 
 SEARCHED, SEARCHED_EVERY = (0, 1, 3, 6), 10
 """Frames since the animal was lost after which the whole crop is searched, and every so many later: a search costs
-as much as some forty frames, and what hid the animal seldom passes at once."""
+as much as some forty frames, and what hid the animal seldom passes at once. In the same frames of those in a row that
+are uncertain other starts are tried: mostly it is the recording that leaves them so."""
 SLIDES = (-3 / 32, -1 / 32, 1 / 32, 3 / 32)
 """Of the body's length: how far starts around a state are slid along it. An animal swims a fiftieth of its length
 between frames; an end that was caught by something may have slid by a tenth."""
@@ -71,6 +72,8 @@ class Track:
     """Located frames in a row that nothing fitted."""
     doubted: bool = False
     """Whether the last located frame was other than ok."""
+    uncertain: int = 0
+    """Located frames in a row that were no more than uncertain."""
     seed: int = 0
     """Of the searches' random numbers."""
     generator: torch.Generator = field(init=False)
@@ -88,6 +91,7 @@ class Track:
         """A frame's outcome; unless it is lost, the next starts from it."""
         verdict = found.verdict
         self.doubted = verdict.status != "ok"
+        self.uncertain = self.uncertain + 1 if verdict.reason == "uncertain" else 0
         if verdict.status == "lost":
             self.lost += 1
             return Tracked(frame, "lost", verdict.reason, evidence=found.evidence)
@@ -97,7 +101,16 @@ class Track:
 
     def searching(self) -> bool:
         """Whether to search the whole crop: at once, then less and less often, but every tenth frame at least."""
-        return self.lost in SEARCHED or self.lost % SEARCHED_EVERY == 0
+        return _due(self.lost)
+
+    def doubting(self) -> bool:
+        """Whether to try other starts for a frame that is no more than uncertain, as seldom."""
+        return _due(self.uncertain)
+
+
+def _due(since: int) -> bool:
+    """Whether what costs much is done after so many frames in a row."""
+    return since in SEARCHED or since % SEARCHED_EVERY == 0
 
 
 def follow(beginning: Beginning, frames: list[int], track: Track | None = None) -> Iterator[Tracked]:
@@ -167,7 +180,7 @@ def _fitted(beginning: Beginning, frame: int, track: Track) -> Candidate:
     if not settled(found, clip):
         found = _less_energy(found, _fitted_softly(beginning, frame, starts))
     best = judged(found)
-    if best.verdict.status == "ok":
+    if best.verdict.status == "ok" or (best.verdict.reason == "uncertain" and not track.doubting()):
         return best
     best = _better(best, judged(_fitted_from_many(beginning, frame, anchor, _starts_around(anchor))))
     if best.verdict.status == "lost" and track.searching():
