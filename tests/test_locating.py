@@ -149,6 +149,19 @@ def test_a_faint_worm_among_heavier_discs_is_a_candidate_and_the_likeliest():
         assert scores[worm] == 0 and -3 < np.delete(scores, worm).max() < -1
 
 
+@pytest.mark.parametrize("thickness", [-1, 4])
+def test_before_its_mass_is_known_a_worm_is_likelier_than_a_disc_or_a_ring_of_four_times_its_mass(thickness):
+    field = np.random.default_rng(0).normal(0, 0.5, (200, 200)).astype(np.float32)
+    cv2.circle(field, (40, 40), 12, 120 if thickness < 0 else 150, thickness)
+    cv2.line(field, (60, 140), (130, 150), 40, 4)
+    found = candidates(field, 1, SETTINGS)
+    assert len(found) == 2 and 3 < found.mass[0] / found.mass[1] < 6
+    np.testing.assert_allclose(found.centre[1], [95, 145], atol=1.5)
+    assert (found.solid() < 1.5).tolist() == [True, False]
+    heaviest, worm = Expected(found.weight()[:1], certain=False).score(found, 0, SETTINGS)
+    assert worm > heaviest + 0.5
+
+
 def place(x, score=0.0):
     return Places(np.array([[x, 0.0, 0.0]]), np.zeros((1, 3), np.int64), np.zeros(1), np.array([score]))
 

@@ -62,15 +62,17 @@ class Candidates:
         """Where one of the things is in the shrunken picture; nowhere for ABSENT."""
         return np.zeros(self.label.shape, np.bool_) if choice == ABSENT else self.label == self.name[choice]
 
+    def solid(self) -> Array:
+        """(thing,) length over width, a ring taken for what it goes around: it is a bubble's."""
+        filled = [_area_by_width(_filled(self.pixels(choice))) for choice in range(len(self))]
+        return np.minimum(filled, self.slender)
+
     def weight(self) -> Array:
         """(thing,) what speaks for a thing while the worm's mass is not known: its mass, times its length over width.
 
-        Dirt is lighter than the worm, and where the worm is faint and it is not, it is rounder. A ring is as round as
-        what it goes around: it is a bubble's.
+        Dirt is lighter than the worm, and where the worm is faint and it is not, it is rounder.
         """
-        solid = [_filled(self.pixels(choice)) for choice in range(len(self))]
-        slender = np.array([_area_by_width(each) for each in solid])
-        return np.asarray(self.mass * np.minimum(slender, self.slender).clip(ROUND, SLENDER))
+        return np.asarray(self.mass * self.solid().clip(ROUND, SLENDER))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +185,9 @@ class Expected:
 
     def score(self, things: Candidates, view: int, settings: LocatingSettings) -> Array:
         """(thing,) log-likelihood of being the worm."""
-        away = np.log((things.mass if self.certain else things.weight()) / self.mass[view])
-        shape = ROUNDER * np.minimum(np.log(things.slender / ROUND_AT_MOST), 0)
+        mass, slender = (things.mass, things.slender) if self.certain else (things.weight(), things.solid())
+        away = np.log(mass / self.mass[view])
+        shape = ROUNDER * np.minimum(np.log(slender / ROUND_AT_MOST), 0)
         if not self.certain:
             return LIGHTER * np.minimum(away, 0) + shape
         return np.maximum(-0.5 * (away / settings.mass_spread) ** 2 + shape, settings.stranger)
