@@ -23,6 +23,7 @@ from midline3d.state import FrameState, merged
 from midline3d.tracking.caught_ends import with_dirt, without_dirt
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import evidence
+from midline3d.tracking.folded_ends import unfolded
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import (
     Animal,
@@ -96,7 +97,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     followed = follow_sample(here, start.frame, start.state, progress)
     sample = wholly_shown(here, borne_out(here, followed)).spread(clip.settings.body.frames)
     progress("learning the body", 0, 0)
-    animal = learned(here, sample)
+    animal = unfolded(here, learned(here, sample))
     progress("telling head from tail", 0, 0)
     turned_right, odds, measured = head_first(here, animal)
     animal = without_dirt(here, turned_right)
