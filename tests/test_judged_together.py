@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from midline3d.settings import Settings
 from midline3d.store import FrameResult, Header, Result
@@ -25,9 +26,14 @@ class _Clip:
         return COUNT
 
 
-def frames_with(folder: Path, records: dict[int, FrameResult]) -> ClipFrames:
+def frames_with(folder: Path, records: dict[int, FrameResult], keypoints: int = 8) -> ClipFrames:
     header = Header(
-        frames=tuple(range(START, START + COUNT)), fps=25.0, cameras=("a", "b"), keypoints=8, settings="", inputs={}
+        frames=tuple(range(START, START + COUNT)),
+        fps=25.0,
+        cameras=("a", "b"),
+        keypoints=keypoints,
+        settings="",
+        inputs={},
     )
     result = Result.start(folder, header)
     for frame, record in records.items():
@@ -74,3 +80,23 @@ def test_frames_without_a_midline_stay_as_they_are(tmp_path: Path) -> None:
     assert judged_together(frames) == 0
     lost = frames.result.read(START + 20)
     assert lost is not None and (lost.status, lost.reason) == ("lost", "no fit")
+
+
+def test_all_frames_of_what_is_round_and_never_changes_are_suspect(tmp_path: Path) -> None:
+    angle = np.linspace(0, 6.2, 32)
+    ring = np.stack([np.cos(angle), np.sin(angle), 0 * angle], -1)
+    moved = {frame: 0.05 * ring + frame * np.array([0.02, 0.01, 0.0]) for frame in range(COUNT)}
+    for opened, expected in ((range(0), "suspect"), (range(10, 20), "ok")):
+        lines = {
+            frame: line * ([1.3, 0.8, 1.0] if frame in opened else [1.0, 1.0, 1.0]) for frame, line in moved.items()
+        }
+        frames = frames_with(
+            tmp_path / expected, {frame: record(0.001, position=line) for frame, line in lines.items()}, keypoints=32
+        )
+        if expected == "suspect":
+            with pytest.warns(UserWarning, match="as a bubble does"):
+                assert judged_together(frames) == COUNT
+        else:
+            assert judged_together(frames) == 0
+        found = [frames.read(frame) for frame in range(COUNT)]
+        assert {each.status for each in found if each is not None} == {expected}

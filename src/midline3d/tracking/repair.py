@@ -8,6 +8,7 @@ not meet, and where an end springs (see `mending` and `contested`).
 from __future__ import annotations
 
 import json
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from midline3d.store import FrameResult, Result
 from midline3d.store.dataset import STRETCHES
@@ -32,11 +34,14 @@ from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outco
 from midline3d.tracking.heads import Links, Reading, read_heads, voters, votes
 from midline3d.tracking.judging import rank
 from midline3d.tracking.mending import KnownFrame
+from midline3d.tracking.rings import LOOKED_AT, evenly, is_rigid_ring
 from midline3d.tracking.second_look import frames_to_search, searched_again, searched_here
 from midline3d.tracking.sprung import NEAR, Mending, Sprung, apart_by, joined, mend, springs_among
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
+RING = 0.9
+"""Doubt of all frames of what is taken for a bubble."""
 HARDLY = 0.01
 """Doubt under which a frame is not written down again for what those around it say: it stays next to none."""
 TURNED = 64
@@ -319,11 +324,21 @@ def _apart(frames: ClipFrames, seams: tuple[int, ...]) -> dict[int, FrameResult]
 def judged_together(frames: ClipFrames) -> int:
     """Judges all frames anew by their doubt, with what those around them say; returns how many have changed status."""
     count, limit = len(frames.beginning.clip), frames.beginning.clip.settings.judging.doubt_together
-    alone = np.full(count, np.nan)
+    alone, midlines = np.full(count, np.nan), list[NDArray[np.floating]]()
+    looked_at = set(evenly(count, LOOKED_AT).tolist())
     for frame in range(count):
         record = frames.read(frame)
         if record is not None and record.doubt is not None:
             alone[frame] = float(record.doubt)
+            if frame in looked_at and record.position is not None:
+                midlines.append(record.position)
+    if is_rigid_ring(midlines):
+        warnings.warn(
+            "what was followed is round and never changes its shape, as a bubble does: all its frames are suspect; "
+            "look at some of them, and if it is no worm, crop it away or film without it",
+            stacklevel=2,
+        )
+        alone = np.where(np.isnan(alone), np.nan, RING)
     doubts, changed = together(alone), 0
     for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():
         record = frames.read(frame)
