@@ -1,4 +1,4 @@
-"""Which way round an animal is learned: by shape and motion, at lengths of their own where these say little."""
+"""Which way round an animal is learned: by its motion, and by its shape where that says little."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ def animal(name: str, energy: float) -> Any:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the animals whose expected length was asked for; the motion says nothing."""
+    """Names of the animals whose expected length was asked for."""
     asked: list[str] = []
 
     def of_expected_length(_: Any, one: Any) -> Any:
@@ -26,23 +26,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return animal(one.name, one.energy - 1000.0 * (one.name == "other"))
 
     monkeypatch.setattr(begin, "of_expected_length", of_expected_length)
-    monkeypatch.setattr(begin, "forward_odds", lambda *_: 0.0)
     return asked
 
 
-def test_where_the_shapes_are_sure_no_length_is_asked_for(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_motion_is_sure_no_length_is_asked_for(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(begin, "turned", lambda *_: animal("other", 1e6))
+    heads = CLIP.settings.heads
     chosen: Any
-    chosen, odds, measured = begin.head_first(CLIP, animal("this", 100.0))
-    assert (chosen.name, measured, asked) == ("this", False, [])
-    assert odds >= CLIP.settings.heads.most_odds
+    for forward, name in ((heads.most_odds, "this"), (-heads.most_odds, "other")):
+        chosen, odds, measured = begin.head_first(CLIP, animal("this", 100.0), forward)
+        assert (chosen.name, measured, asked) == (name, False, [])
+        assert odds == pytest.approx(heads.most_odds + heads.most_shape_odds * (1 if name == "this" else -1))
 
 
-def test_where_they_are_not_both_ways_are_compared_at_their_own_lengths(
+def test_where_the_shape_decides_both_ways_are_compared_at_their_own_lengths(
     asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(begin, "turned", lambda *_: animal("other", 100.1))
     chosen: Any
-    chosen, odds, measured = begin.head_first(CLIP, animal("this", 100.0))
+    chosen, odds, measured = begin.head_first(CLIP, animal("this", 100.0), 0.0)
     assert (chosen.name, measured, asked) == ("other", True, ["this", "other"])
-    assert odds > 0
+    assert 0 < odds <= CLIP.settings.heads.most_shape_odds

@@ -91,8 +91,13 @@ class HeadSettings:
     """Nats by which the body fits better one way round that are worth one of log odds. Over 13 animals of three image
     models the energies differed by some ten nats where they spoke against the head, and by a hundred or more where they
     spoke for it."""
+    most_shape_odds: Weight = 0.8
+    """Log odds that the body's shape is worth at most. By its shape alone 69 % of 166 animals of three image models
+    were read the right way round: some tails are blunt, and a head that light goes through is drawn thin."""
     most_odds: Weight = 3.0
-    """Log odds that the body's shape, or the direction in which it swims, is worth at most: neither is certain."""
+    """Log odds that the way it moves is worth at most: worms go backwards, too. By shape and motion 14 of those animals
+    are read the wrong way round, most of them at rest; where shape was worth as much as motion, and motion only the way
+    made, 22 were."""
 
 
 @dataclass(frozen=True)

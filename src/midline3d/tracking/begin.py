@@ -36,6 +36,7 @@ from midline3d.tracking.learning import (
     problem_of,
     turned,
 )
+from midline3d.tracking.locomotion import forward_odds
 from midline3d.tracking.paper import drawn_by_paper, searched_by_adam
 from midline3d.tracking.seen_ends import as_far_as_seen
 from midline3d.tracking.silhouette import Size, worm_size
@@ -49,9 +50,6 @@ BODY = 0.25
 come first is all that hangs on it."""
 CHOICE = 4
 """Frames looked at for every place that may be begun from: of several the most spread out is easiest to begin."""
-STANDSTILL = 1e-3
-"""Body lengths a frame: least error of the mean speed, so that two frames alike do not tell head from tail for
-certain."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +92,14 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     start = find_start(here, generator, progress)
     if not learns(clip.settings.body):
         return _as_found(here, start, clip.device)
-    followed = follow_sample(here, start.frame, start.state, progress)
-    sample = wholly_shown(here, borne_out(here, followed)).spread(clip.settings.body.frames)
+    followed = borne_out(here, follow_sample(here, start.frame, start.state, progress))
+    sample = wholly_shown(here, followed).spread(clip.settings.body.frames)
     progress("learning the body", 0, 0)
     animal = unfolded(here, learned(here, sample))
     progress("telling head from tail", 0, 0)
-    turned_right, odds, measured = head_first(here, animal)
+    midlines = here.world(followed.states, followed.frames).numpy()
+    forward = forward_odds(midlines, followed.frames, clip.settings.heads.most_odds)
+    turned_right, odds, measured = head_first(here, animal, forward)
     animal = without_dirt(here, turned_right)
     if animal is not turned_right or not measured:
         animal = of_expected_length(here, animal)
@@ -109,17 +109,16 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     return _in_the_middle(here, animal, odds, clip.device)
 
 
-def head_first(clip: Clip, animal: Animal) -> tuple[Animal, float, bool]:
+def head_first(clip: Clip, animal: Animal, forward: float) -> tuple[Animal, float, bool]:
     """The animal the way round that is likelier, the natural log odds for it, and whether it has its expected length.
 
-    Where the odds are low, both ways are held against each other once more, each as long as it is expected to be:
-    learning may have come to rest beside its minimum (see `of_expected_length`), one way and not the other. Of 79
-    simulated animals five were read the wrong way round for that, and three of them drawn with an end 8 to 30 px off.
+    forward: log odds that it is the right way round already, by how it moves. Where what the shape says decides, both
+    ways are held against each other once more, each as long as it is expected to be: learning may have come to rest
+    beside its minimum (see `of_expected_length`), one way and not the other.
     """
-    forward = forward_odds(clip, animal.sample)
     ways = animal, turned(clip, animal)
     odds = shape_odds(*ways) + forward
-    unsure = abs(odds) < clip.settings.heads.most_odds
+    unsure = abs(odds) < 2 * clip.settings.heads.most_shape_odds
     if unsure:
         ways = of_expected_length(clip, ways[0]), of_expected_length(clip, ways[1])
         odds = shape_odds(*ways) + forward
@@ -389,19 +388,4 @@ def shape_odds(animal: Animal, other: Animal) -> float:
     """
     heads = animal.clip.settings.heads
     nats = (other.energy - animal.energy) / nat(animal.clip.settings)
-    return float(np.clip(nats / heads.shape_nats, -heads.most_odds, heads.most_odds))
-
-
-def forward_odds(clip: Clip, sample: Sample) -> float:
-    """How much the motion speaks for keypoint 0 being the head, in natural log odds: worms mostly go forwards."""
-    states, steps = sample.states, np.diff(sample.frames)
-    if not len(steps):
-        return 0.0
-    world = clip.world(states, sample.frames)
-    middle = slice(states.vertices // 4, 3 * states.vertices // 4)
-    tangent = (states.bishop[:-1, middle, :, 0] + states.bishop[1:, middle, :, 0]).double().cpu() / 2
-    forward = -((world[1:, middle] - world[:-1, middle]) * tangent).sum(-1).mean(1).numpy()
-    forward = forward / float(states.length.median()) / steps
-    spread = forward.std() / np.sqrt(len(forward)) + STANDSTILL
-    most = clip.settings.heads.most_odds
-    return float(np.clip(forward.mean() / spread, -most, most))
+    return float(np.clip(nats / heads.shape_nats, -heads.most_shape_odds, heads.most_shape_odds))
