@@ -34,14 +34,19 @@ from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outco
 from midline3d.tracking.heads import Links, Reading, read_heads, voters, votes
 from midline3d.tracking.judging import rank
 from midline3d.tracking.mending import KnownFrame
-from midline3d.tracking.rings import LOOKED_AT, evenly, is_rigid_ring
+from midline3d.tracking.rigid import LOOKED_AT, Thing, evenly, rigid_thing
 from midline3d.tracking.second_look import frames_to_search, searched_again, searched_here
 from midline3d.tracking.sprung import NEAR, Mending, Sprung, apart_by, joined, mend, springs_among
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
-RING = 0.9
-"""Doubt of all frames of what is taken for a bubble."""
+RIGID = 0.9
+"""Doubt of all frames of what is taken for a bubble or a fibre."""
+LIKE: dict[Thing, str] = {
+    "bubble": "is round and never changes its shape, as a bubble does",
+    "fibre": "drifts and never changes its shape, as a fibre does",
+}
+"""What is said of it."""
 HARDLY = 0.01
 """Doubt under which a frame is not written down again for what those around it say: it stays next to none."""
 TURNED = 64
@@ -332,13 +337,14 @@ def judged_together(frames: ClipFrames) -> int:
             alone[frame] = float(record.doubt)
             if frame in looked_at and record.position is not None:
                 midlines.append(record.position)
-    if is_rigid_ring(midlines):
+    thing = rigid_thing(midlines)
+    if thing is not None:
         warnings.warn(
-            "what was followed is round and never changes its shape, as a bubble does: all its frames are suspect; "
+            f"what was followed {LIKE[thing]}: all its frames are suspect; "
             "look at some of them, and if it is no worm, crop it away or film without it",
             stacklevel=2,
         )
-        alone = np.where(np.isnan(alone), np.nan, RING)
+        alone = np.where(np.isnan(alone), np.nan, RIGID)
     doubts, changed = together(alone), 0
     for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():
         record = frames.read(frame)
