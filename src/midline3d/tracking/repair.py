@@ -37,11 +37,12 @@ from midline3d.tracking.mending import KnownFrame
 from midline3d.tracking.rigid import LOOKED_AT, Thing, evenly, rigid_thing
 from midline3d.tracking.second_look import frames_to_search, searched_again, searched_here
 from midline3d.tracking.sprung import NEAR, Mending, Sprung, apart_by, joined, mend, springs_among
+from midline3d.tracking.wandering import wandering
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
-RIGID = 0.9
-"""Doubt of all frames of what is taken for a bubble or a fibre."""
+NO_WORM = 0.9
+"""Doubt of all frames of what is taken for a bubble or a fibre, and of those whose views wander."""
 LIKE: dict[Thing, str] = {
     "bubble": "is round and never changes its shape, as a bubble does",
     "fibre": "drifts and never changes its shape, as a fibre does",
@@ -329,7 +330,8 @@ def _apart(frames: ClipFrames, seams: tuple[int, ...]) -> dict[int, FrameResult]
 def judged_together(frames: ClipFrames) -> int:
     """Judges all frames anew by their doubt, with what those around them say; returns how many have changed status."""
     count, limit = len(frames.beginning.clip), frames.beginning.clip.settings.judging.doubt_together
-    alone, midlines = np.full(count, np.nan), list[NDArray[np.floating]]()
+    alone = np.full(count, np.nan)
+    midlines, shifts = list[NDArray[np.floating]](), dict[int, NDArray[np.floating]]()
     looked_at = set(evenly(count, LOOKED_AT).tolist())
     for frame in range(count):
         record = frames.read(frame)
@@ -337,14 +339,12 @@ def judged_together(frames: ClipFrames) -> int:
             alone[frame] = float(record.doubt)
             if frame in looked_at and record.position is not None:
                 midlines.append(record.position)
-    thing = rigid_thing(midlines)
-    if thing is not None:
-        warnings.warn(
-            f"what was followed {LIKE[thing]}: all its frames are suspect; "
-            "look at some of them, and if it is no worm, crop it away or film without it",
-            stacklevel=2,
-        )
-        alone = np.where(np.isnan(alone), np.nan, RIGID)
+            if record.shift is not None:
+                shifts[frame] = record.shift
+    if _is_rigid(midlines):
+        alone = np.where(np.isnan(alone), np.nan, NO_WORM)
+    elsewhere = _views_elsewhere(frames.start, count, shifts)
+    alone[elsewhere] = np.maximum(alone[elsewhere], NO_WORM)
     doubts, changed = together(alone), 0
     for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():
         record = frames.read(frame)
@@ -357,3 +357,32 @@ def judged_together(frames: ClipFrames) -> int:
         changed += new.status != record.status
         frames.result.append(frames.start + frame, new)
     return changed
+
+
+def _is_rigid(midlines: list[NDArray[np.floating]]) -> bool:
+    """Whether what was followed is no worm by its midlines (see `rigid`); says so."""
+    thing = rigid_thing(midlines)
+    if thing is not None:
+        warnings.warn(
+            f"what was followed {LIKE[thing]}: all its frames are suspect; "
+            "look at some of them, and if it is no worm, crop it away or film without it",
+            stacklevel=3,
+        )
+    return thing is not None
+
+
+def _views_elsewhere(start: int, count: int, shifts: dict[int, NDArray[np.floating]]) -> NDArray[np.int64]:
+    """Frames around which the views wander by their shifts (see `wandering`); says so. start: the first one's number
+    in the recording."""
+    known = sorted(shifts)
+    table = np.full((count, len(shifts[known[0]]) if known else 0), np.nan)
+    for frame in known:
+        table[frame] = shifts[frame]
+    found = np.intersect1d(np.flatnonzero(wandering(table)), known).astype(np.int64)
+    if len(found):
+        warnings.warn(
+            f"in {len(found)} frames between {start + found[0]} and {start + found[-1]} the views wander off against "
+            "each other, as cameras do not: these frames are suspect; look whether every view shows the worm there",
+            stacklevel=3,
+        )
+    return found
