@@ -50,6 +50,10 @@ def test_neighbours_are_compared_where_there_are_any() -> None:
     moving = swimming(0.03, 0.01)
     assert forward_odds(moving[:1], [4], MOST) == 0.0
     assert forward_odds(moving[[0, 3, 6]], [0, 3, 6], MOST) > 1
+    lost = moving.copy()
+    lost[::7] = np.nan
+    assert forward_odds(lost, list(range(FRAMES)), MOST) == pytest.approx(MOST)
+    assert forward_odds(np.full_like(moving, np.nan), list(range(FRAMES)), MOST) == 0.0
     # Behind a gap stands another worm.
     gap = np.concatenate([moving[:10], moving[:10][:, ::-1]])
     assert abs(forward_odds(gap, [*range(10), *range(50, 60)], 10.0)) < 1

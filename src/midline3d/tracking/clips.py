@@ -179,7 +179,8 @@ def planned(run: Run) -> Plan:
     beginning, known = begun(result, clip, lambda: begin(clip, generator, run.progress))
     if known:
         run.log.say("resumed with the animal as it was learned")
-    result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
+    if result.kept(HEADS) is None:
+        result.note(head_confidence=float(torch.tensor(beginning.head_odds).sigmoid()))
     if beginning.length_std is not None:
         result.note(length_std=float(beginning.length_std))
     _keep_body(job.out, beginning, result.needed)

@@ -25,10 +25,11 @@ SMOOTHED = 1 / 12
 def forward_odds(midlines: Array, frames: list[int], most: float) -> float:
     """How much the motion speaks for the first vertex being the head, in natural log odds, `most` at most.
 
-    midlines: (frame, vertex, 3) mm, of frames in order. Neighbours are compared where there are any, for between frames
-    far apart a bend may have run on to where the next one was.
+    midlines: (frame, vertex, 3) mm, of frames in order; those with a NaN say nothing. Neighbours are compared where
+    there are any, for between frames far apart a bend may have run on to where the next one was.
     """
-    steps = np.diff(frames)
+    known = np.isfinite(midlines).all((1, 2))
+    midlines, steps = midlines[known], np.diff(np.array(frames)[known])
     rows = np.flatnonzero(steps == 1) if (steps == 1).any() else np.arange(len(steps))
     if not len(rows):
         return 0.0

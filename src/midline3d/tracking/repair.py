@@ -29,27 +29,18 @@ from midline3d.tracking.cleaning import Cleaned, clean, frames_to_clean, parts_o
 from midline3d.tracking.clip import DIRT
 from midline3d.tracking.clip_frames import ClipFrames, known_with, record_with
 from midline3d.tracking.dirt import Dirt
-from midline3d.tracking.doubt import together
 from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outcome
 from midline3d.tracking.heads import Links, Reading, read_heads, voters, votes
 from midline3d.tracking.judging import rank
+from midline3d.tracking.judging_together import judged_together
+from midline3d.tracking.locomotion import forward_odds
 from midline3d.tracking.mending import KnownFrame
-from midline3d.tracking.rigid import LOOKED_AT, Thing, evenly, rigid_thing
+from midline3d.tracking.rigid import LOOKED_AT, evenly
 from midline3d.tracking.second_look import frames_to_search, searched_again, searched_here
 from midline3d.tracking.sprung import NEAR, Mending, Sprung, apart_by, joined, mend, springs_among
-from midline3d.tracking.wandering import wandering
 
 HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
-NO_WORM = 0.9
-"""Doubt of all frames of what is taken for a bubble or a fibre, and of those whose views wander."""
-LIKE: dict[Thing, str] = {
-    "bubble": "is round and never changes its shape, as a bubble does",
-    "fibre": "drifts and never changes its shape, as a fibre does",
-}
-"""What is said of it."""
-HARDLY = 0.01
-"""Doubt under which a frame is not written down again for what those around it say: it stays next to none."""
 TURNED = 64
 """Frames whose votes are taken in one batch; and that are turned round before the next word of progress."""
 Votes = dict[int, float]
@@ -126,7 +117,8 @@ def put_right(
     hands = hands or Here()
     frames = ClipFrames(beginning, result)
     if beginning.clip.settings.tracking.fitter != "second-order":
-        result.note(**{STRETCHES: _stretches(frames, frames.links(range(len(beginning.clip))), None)})
+        links = frames.links(range(len(beginning.clip)))
+        result.note(**{STRETCHES: _stretches(frames, links, None, beginning.head_odds)})
         return "nothing is put right of what the paper's way has found"
     turned = _turn(frames, known_votes, progress)
     frames, cleaned_frames = _cleaned(frames, progress, hands)
@@ -210,7 +202,8 @@ def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> 
     """Turns round what is the wrong way round, and notes how sure the head is; returns how many frames that were."""
     result, count = frames.result, len(frames.beginning.clip)
     if not frames.beginning.clip.settings.tracking.turn:
-        result.note(**{STRETCHES: _stretches(frames, frames.links(range(count)), None)})
+        odds = frames.beginning.head_odds
+        result.note(**{STRETCHES: _stretches(frames, frames.links(range(count)), None, odds)})
         return 0
     kept = result.kept(HEADS)
     if kept is None:
@@ -220,9 +213,17 @@ def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> 
         there = sorted(set(known_votes) & set(links.frames.tolist()))
         reading = read_heads(links, there, np.array([known_votes[frame] for frame in there]))
         # From here on a frame is turned once it has come anew.
-        kept = {"turned": reading.turned, "since": result.last, "stretches": _stretches(frames, links, reading)}
+        odds = _head_odds(frames, reading.turned)
+        stretches = _stretches(frames, links, reading, odds)
+        kept = {"turned": reading.turned, "since": result.last, "stretches": stretches, "odds": odds}
         result.keep(HEADS, kept)
-    result.note(**{STRETCHES: kept["stretches"]})
+    result.note(**{STRETCHES: kept["stretches"]}, head_confidence=float(torch.tensor(kept["odds"]).sigmoid()))
+    if kept["odds"] < 0:
+        warnings.warn(
+            "in most of this recording the worm goes tail first by its keypoints: look which end is the head, and "
+            "exchange them in the viewer (S) if need be",
+            stacklevel=2,
+        )
     left = [frame for frame in kept["turned"].tolist() if not result.later(frames.start + frame, kept["since"])]
     for first in range(0, len(left), TURNED):
         progress("turning frames round", first, len(left))
@@ -241,11 +242,33 @@ def _reversed(frames: ClipFrames, some: list[int]) -> Iterator[Tracked]:
             yield outcome(beginning.clip, frame, fitted_from(beginning, frame, state.reversed()))
 
 
-def _stretches(frames: ClipFrames, links: Links, reading: Reading | None) -> str:
-    """How sure the head is from which frame to which, as `STRETCHES` wants it."""
+def _head_odds(frames: ClipFrames, turned: NDArray[np.int64]) -> float:
+    """Log odds that keypoint 0 is the head, by the way the animal moves in all of a recording that is longer than what
+    its body was learned from; a worm may go backwards for as long as that took. turned: frames that will be."""
+    settings, odds = frames.beginning.clip.settings, frames.beginning.head_odds
+    if len(frames.beginning.clip) <= settings.body.span:
+        return odds
+    first = evenly(len(frames.beginning.clip) - 1, LOOKED_AT)
+    pairs = np.unique(np.concatenate([first, first + 1])).tolist()
+    back = set(turned.tolist())
+    midlines = {
+        frame: record.position[:: -1 if frame in back else 1].astype(np.float64)
+        for frame in pairs
+        if (record := frames.read(frame)) is not None and record.position is not None
+    }
+    if not midlines:
+        return odds
+    forward = forward_odds(np.stack(list(midlines.values())), list(midlines), settings.heads.most_odds)
+    # What its shape had said is no longer known apart: at most that.
+    return min(odds, settings.heads.most_shape_odds) + forward
+
+
+def _stretches(frames: ClipFrames, links: Links, reading: Reading | None, odds: float) -> str:
+    """How sure the head is from which frame to which, as `STRETCHES` wants it; odds: that it is keypoint 0 of the body,
+    in natural logarithms."""
     if not len(links.frames):
         return "[]"
-    learned = float(torch.tensor(frames.beginning.head_odds).sigmoid())
+    learned = float(torch.tensor(odds).sigmoid())
     sure = np.ones(len(links.frames)) if reading is None else reading.sure
     right = np.round(learned * sure + (1 - learned) * (1 - sure), 4)
     # A frame that has no midline yet is as sure as the nearest that has one.
@@ -324,65 +347,4 @@ def _apart(frames: ClipFrames, seams: tuple[int, ...]) -> dict[int, FrameResult]
             record = frames.read(frame)
             if record is not None and record.status == "ok":
                 found[frame] = replace(record, status="suspect", reason="directions disagree")
-    return found
-
-
-def judged_together(frames: ClipFrames) -> int:
-    """Judges all frames anew by their doubt, with what those around them say; returns how many have changed status."""
-    count, limit = len(frames.beginning.clip), frames.beginning.clip.settings.judging.doubt_together
-    alone = np.full(count, np.nan)
-    midlines, shifts = list[NDArray[np.floating]](), dict[int, NDArray[np.floating]]()
-    looked_at = set(evenly(count, LOOKED_AT).tolist())
-    for frame in range(count):
-        record = frames.read(frame)
-        if record is not None and record.doubt is not None:
-            alone[frame] = float(record.doubt)
-            if frame in looked_at and record.position is not None:
-                midlines.append(record.position)
-            if record.shift is not None:
-                shifts[frame] = record.shift
-    if _is_rigid(midlines):
-        alone = np.where(np.isnan(alone), np.nan, NO_WORM)
-    elsewhere = _views_elsewhere(frames.start, count, shifts)
-    alone[elsewhere] = np.maximum(alone[elsewhere], NO_WORM)
-    doubts, changed = together(alone), 0
-    for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():
-        record = frames.read(frame)
-        if record is None:
-            continue
-        new = replace(record, doubt=float(doubts[frame]))
-        if record.status == "ok" or record.reason == "uncertain":
-            trusted = doubts[frame] <= limit
-            new = replace(new, status="ok" if trusted else "suspect", reason="" if trusted else "uncertain")
-        changed += new.status != record.status
-        frames.result.append(frames.start + frame, new)
-    return changed
-
-
-def _is_rigid(midlines: list[NDArray[np.floating]]) -> bool:
-    """Whether what was followed is no worm by its midlines (see `rigid`); says so."""
-    thing = rigid_thing(midlines)
-    if thing is not None:
-        warnings.warn(
-            f"what was followed {LIKE[thing]}: all its frames are suspect; "
-            "look at some of them, and if it is no worm, crop it away or film without it",
-            stacklevel=3,
-        )
-    return thing is not None
-
-
-def _views_elsewhere(start: int, count: int, shifts: dict[int, NDArray[np.floating]]) -> NDArray[np.int64]:
-    """Frames around which the views wander by their shifts (see `wandering`); says so. start: the first one's number
-    in the recording."""
-    known = sorted(shifts)
-    table = np.full((count, len(shifts[known[0]]) if known else 0), np.nan)
-    for frame in known:
-        table[frame] = shifts[frame]
-    found = np.intersect1d(np.flatnonzero(wandering(table)), known).astype(np.int64)
-    if len(found):
-        warnings.warn(
-            f"in {len(found)} frames between {start + found[0]} and {start + found[-1]} the views wander off against "
-            "each other, as cameras do not: these frames are suspect; look whether every view shows the worm there",
-            stacklevel=3,
-        )
     return found

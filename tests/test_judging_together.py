@@ -11,7 +11,7 @@ import pytest
 from midline3d.settings import Settings
 from midline3d.store import FrameResult, Header, Result
 from midline3d.tracking.clip_frames import ClipFrames
-from midline3d.tracking.repair import judged_together
+from midline3d.tracking.judging_together import judged_together
 
 COUNT, START = 40, 100
 
