@@ -218,7 +218,7 @@ def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> 
         kept = {"turned": reading.turned, "since": result.last, "stretches": stretches, "odds": odds}
         result.keep(HEADS, kept)
     result.note(**{STRETCHES: kept["stretches"]}, head_confidence=float(torch.tensor(kept["odds"]).sigmoid()))
-    if kept["odds"] < 0:
+    if kept["odds"] < -frames.beginning.clip.settings.heads.most_shape_odds:
         warnings.warn(
             "in most of this recording the worm goes tail first by its keypoints: look which end is the head, and "
             "exchange them in the viewer (S) if need be",
