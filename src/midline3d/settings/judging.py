@@ -96,8 +96,8 @@ class HeadSettings:
     were read the right way round: some tails are blunt, and a head that light goes through is drawn thin."""
     most_odds: Weight = 3.0
     """Log odds that the way it moves is worth at most: worms go backwards, too. By shape and motion 14 of those animals
-    are read the wrong way round, most of them at rest; where shape was worth as much as motion, and motion only the way
-    made, 22 were."""
+    are read the wrong way round, nearly all of which hardly get on or go backwards; where shape was worth as much as
+    motion, and motion only the way made, 22 were."""
 
 
 @dataclass(frozen=True)
