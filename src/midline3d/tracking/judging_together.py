@@ -30,8 +30,8 @@ HARDLY = 0.01
 def judged_together(frames: ClipFrames) -> int:
     """Judges all frames anew by their doubt, with what those around them say; returns how many have changed status."""
     count, limit = len(frames.beginning.clip), frames.beginning.clip.settings.judging.doubt_together
-    alone, midlines = np.full(count, np.nan), list[NDArray[np.floating]]()
-    shifts = np.full((count, frames.result.header.sizes["axis"]), np.nan)
+    alone = np.full(count, np.nan)
+    midlines, shifts = list[NDArray[np.floating]](), dict[int, NDArray[np.floating]]()
     looked_at = set(evenly(count, LOOKED_AT).tolist())
     for frame in range(count):
         record = frames.read(frame)
@@ -43,7 +43,7 @@ def judged_together(frames: ClipFrames) -> int:
                 shifts[frame] = record.shift
     if _is_rigid(midlines):
         alone = np.where(np.isnan(alone), np.nan, NO_WORM)
-    elsewhere = _views_elsewhere(frames.start, shifts)
+    elsewhere = _views_elsewhere(frames.start, count, shifts)
     alone[elsewhere] = np.maximum(alone[elsewhere], NO_WORM)
     doubts, changed = together(alone), 0
     for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():
@@ -71,10 +71,14 @@ def _is_rigid(midlines: list[NDArray[np.floating]]) -> bool:
     return thing is not None
 
 
-def _views_elsewhere(start: int, shifts: NDArray[np.float64]) -> NDArray[np.int64]:
+def _views_elsewhere(start: int, count: int, shifts: dict[int, NDArray[np.floating]]) -> NDArray[np.int64]:
     """Frames around which the views wander by their shifts (see `wandering`); says so. start: the first one's number
     in the recording."""
-    found = np.flatnonzero(wandering(shifts) & np.isfinite(shifts).any(1))
+    known = sorted(shifts)
+    table = np.full((count, len(shifts[known[0]]) if known else 0), np.nan)
+    for frame in known:
+        table[frame] = shifts[frame]
+    found = np.intersect1d(np.flatnonzero(wandering(table)), known).astype(np.int64)
     if len(found):
         warnings.warn(
             f"in {len(found)} frames between {start + found[0]} and {start + found[-1]} the views wander off against "
