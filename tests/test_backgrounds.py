@@ -5,12 +5,14 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
+import xarray as xr
 from drawn import SIZE, DrawnRecording, midline, write
 
 from midline3d.recording import check, load_recording, prepare
+from midline3d.recording.background.static import Standing
 from midline3d.settings import LocatingSettings
 from midline3d.synth.dirt import shifted
-from midline3d.synth.files import _calibration
+from midline3d.synth.files import _calibration, simulate
 from midline3d.synth.scene import BORDER, Plan, make_scene
 
 SETTINGS = LocatingSettings(background_frames=13)
@@ -115,3 +117,27 @@ def test_a_nearly_still_worm_of_the_simulator_before_its_empty_scenery(tmp_path)
     prepared = prepare(load_recording(folder), SETTINGS, tmp_path / "p")
     assert set(prepared.log.location) == {0}
     assert (np.linalg.norm(prepared.log.centre - way.mean(1), axis=1) * 90).max() < 9
+
+
+def test_a_faint_worm_that_hardly_moves_does_not_burn_in(tmp_path):
+    plan = Plan("varied", 15, seed=2, nuisance="contrast", level=3.0, source="npy")
+    prepared = prepare(load_recording(simulate(tmp_path / "film", plan)), LocatingSettings(), tmp_path / "p")
+    truth = xr.load_dataset(tmp_path / "film" / "truth.nc")["projection"][:, :, 12:-12].to_numpy()
+    for view in range(3):
+        places = np.rint(truth[:, view] - prepared.log.origin[:, view, None]).astype(int)
+        smooth = [cv2.GaussianBlur(np.asarray(frame.images[view], np.float32), (0, 0), 1.5) for frame in prepared]
+        light = np.array([one[at[:, 1], at[:, 0]] for one, at in zip(smooth, places, strict=True)])
+        assert np.mean(light < 0.4 * np.median(light)) < 0.05
+
+
+def test_still_parts_of_the_worm_are_not_dirt_and_dirt_that_it_touches_is():
+    usual, things = np.zeros((80, 80), np.float32), np.zeros((80, 80), np.bool_)
+    usual[20:30, 5:60] = 20  # a worm, of which the middle is still
+    things[23:27, 20:40] = True
+    dirt = cv2.circle(np.zeros((80, 80), np.uint8), (50, 34), 3, 1, -1) > 0
+    usual[dirt], things[dirt] = 40, True
+    always = np.ones((9, 80, 80), np.bool_)
+    standing = Standing(usual[None], usual, things)
+    np.testing.assert_array_equal(standing.without_worm(always, mass=1e3), dirt)
+    np.testing.assert_array_equal(standing.without_worm(~always, mass=1e3), things)
+    assert not standing.without_worm(always, mass=1.0).any()  # as heavy as the worm: the worm

@@ -18,7 +18,8 @@ from midline3d.recording.background.light import Background, fill, light_field, 
 from midline3d.recording.background.ranks import deviation_of, median
 from midline3d.recording.background.registration import registration_of, texture_of, translated
 from midline3d.recording.locating.locator import Locator
-from midline3d.recording.locating.places import ABSENT, Decider, Expected, Places, candidates, combine
+from midline3d.recording.locating.places import ABSENT, Decider, Expected, Found, Places, candidates, combine
+from midline3d.recording.locating.sighting import Sighting
 from midline3d.recording.pinholes import Pinholes, project, triangulate
 from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
@@ -114,6 +115,24 @@ def test_a_slow_worm_does_not_burn_in(tmp_path, speed):
     prepared = prepared_drawing(tmp_path, drawn)
     assert signal_error(prepared, drawn) < 4
     assert np.nanmax(errors(prepared, drawn.worms[0])) < 3
+
+
+def seen_things(*boxes, size=(300, 400)):
+    """A sighting of one view and sample: things of full light, the first of which is taken for the worm."""
+    field = np.random.default_rng(0).normal(0, 5, size).astype(np.float32)
+    for left, top, right, bottom in boxes:
+        field[top:bottom, left:right] += 100
+    things = candidates(field, 1, LocatingSettings())
+    first = int(things.label[boxes[0][1] + 2, boxes[0][0] + 2])
+    place = Found(np.zeros(3), np.array([things.name.tolist().index(first)]), 0.0, found=True)
+    return Sighting([[field]], [[things]], [place], things.mass[place.choice], np.array([100.0]))
+
+
+def test_a_part_lies_within_the_whole_and_a_neighbour_does_not():
+    whole, part, beside = ((10, 20, 60, 28),), ((10, 20, 30, 28),), ((10, 40, 30, 48),)
+    assert seen_things(*part).lies_within(seen_things(*whole))
+    assert not seen_things(*whole).lies_within(seen_things(*part))
+    assert not seen_things(*beside).lies_within(seen_things(*whole))
 
 
 # --- candidates and places ------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ class SampledView:
             self._steady(texture_of(shaken.background(self.dirt, self.tone)))
             self.steadied = True
         beside = BesideWorm.of(self.stack, masks, self.reach)
-        self.dirt = standing(self.stack, beside.light(), self.tone).without_heavy(masks, mass)
+        self.dirt = standing(self.stack, beside.light(), self.tone).without_worm(masks, mass)
         return beside.background(self.dirt, self.tone)
 
     def _steady(self, texture: Texture | None) -> None:

@@ -28,6 +28,10 @@ BORDERS = 0.4
 ALWAYS, HEAVY = 0.8, 0.4
 """Share of samples in which a pixel is the worm's, and share of its mass, above which a static thing is a worm at
 rest."""
+GOES_ON = 0.5
+"""Of a still thing's light: where more than that is left just beyond most of its edge, it is a part of something
+larger. Of 149 pieces in 109 recordings of three image models the worm's own mostly had 0.6 to 0.9 there, dirt 0.1 to
+0.5."""
 LEAST_NOISE = 0.3
 """Grey levels: rounding alone makes so much."""
 BARE = 0.75
@@ -51,15 +55,28 @@ class Standing:
         density = density_of(self.usual[self.things])
         return float(np.bincount(labels[self.things], density, 1).max())
 
-    def without_heavy(self, masks: NDArray[np.bool_], mass: float) -> Mask:
-        """The things less those that are as heavy as a good part of a worm where the worm always is: a worm at rest.
+    def without_worm(self, masks: NDArray[np.bool_], mass: float) -> Mask:
+        """The things less those where the worm always is that are parts of it: as heavy as a good part of a worm at
+        rest, or going on beyond their edge as dirt does not.
 
         mass: the worm's usual one, px^2 of these pictures.
         """
         _, labels = cv2.connectedComponents(self.things.astype(np.uint8), connectivity=8)
         inside = self.things & (masks.mean(0) > ALWAYS)
         weight = np.bincount(labels[inside], density_of(self.usual[inside]), labels.max() + 1)
-        return self.things & (weight <= HEAVY * mass)[labels]
+        return self.things & (weight <= HEAVY * mass)[labels] & ~self._going_on(inside)
+
+    def _going_on(self, inside: Mask) -> Mask:
+        """Those of some pixels of the things beyond most of whose edge their light goes on."""
+        number, labels, stats, _ = cv2.connectedComponentsWithStats(inside.astype(np.uint8), connectivity=8)
+        found = np.zeros(number, np.bool_)
+        for piece in range(1, number):
+            left, top, width, height = (int(value) for value in stats[piece][:4])
+            part = (slice(max(0, top - 2), top + height + 2), slice(max(0, left - 2), left + width + 2))
+            within, light = labels[part] == piece, self.usual[part]
+            beyond = _ring(within) & ~self.things[part]
+            found[piece] = beyond.any() and np.median(light[beyond]) > GOES_ON * light[within].mean()
+        return found[labels]
 
 
 def standing(stack: Field, light: Field, tone: Tone) -> Standing:
@@ -92,10 +109,13 @@ def _standing_free(things: Mask, worm: Mask) -> Mask:
     for thing in range(1, number):
         left, top, width, height = (int(value) for value in stats[thing][:4])
         part = (slice(max(0, top - 2), top + height + 2), slice(max(0, left - 2), left + width + 2))
-        inside = labels[part] == thing
-        ring = (cv2.dilate(inside.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & ~inside
-        free[thing] = worm[part][ring].mean() < BORDERS
+        free[thing] = worm[part][_ring(labels[part] == thing)].mean() < BORDERS
     return free[labels]
+
+
+def _ring(inside: Mask) -> Mask:
+    """What lies within two px of a mask."""
+    return (cv2.dilate(inside.astype(np.uint8), np.ones((5, 5), np.uint8)) > 0) & ~inside
 
 
 @dataclass(frozen=True, eq=False)

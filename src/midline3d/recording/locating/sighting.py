@@ -33,6 +33,8 @@ AGREEING, AGREEING_PX = 0.5, 4.0
 """Of another reading's residual, and px, under which views agree far better than in that reading."""
 SLENDER, AS_SLENDER = 2.5, 0.7
 """Length over width of a worm at least (2 is a tight coil's, 0.8 a disc's), or that share of another reading's."""
+MOSTLY = 0.5
+"""Share of a thing's pixels that are another's, above which it is a part of that."""
 HEAVY = 0.75
 """Quantile of the weightiest things' weights that is expected of the worm before its mass is known."""
 BRIGHT = 0.95
@@ -70,6 +72,16 @@ class Sighting:
             return False
         agrees = self._usual_residual() < min(AGREEING * other._usual_residual(), AGREEING_PX)
         return agrees or self.slender() > min(SLENDER, AS_SLENDER * other.slender())
+
+    def lies_within(self, other: Sighting) -> bool:
+        """Whether what was found is, in most samples and views, what another found or a part of it."""
+        shares = [
+            float((worm & other.worm(sample, view)).sum() / worm.sum())
+            for sample, place in enumerate(self.found)
+            for view, choice in enumerate(place.choice)
+            if choice != ABSENT and (worm := self.worm(sample, view)).any()
+        ]
+        return bool(shares) and float(np.median(shares)) > MOSTLY
 
     def _usual_residual(self) -> float:
         return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))

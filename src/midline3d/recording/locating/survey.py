@@ -229,8 +229,8 @@ def _survey_stretch(
             for view, shown, rests in zip(views, fields, still.tolist(), strict=True)
         ]
         rest = decide(lit, samples, cameras, factor, settings)
-        # A small worm that moves among heavy dirt is lighter too; but dirt is round.
-        if not (still.all() and sight.wormlike(rest)):
+        # A small worm that moves among heavy dirt is lighter too; but dirt is round, and the worm leaves it.
+        if not (still.all() and sight.wormlike(rest) and not sight.lies_within(rest)):
             fields, sight = lit, rest
     for _ in range(2):
         grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
@@ -275,8 +275,9 @@ def _against_background(
         view = views[index]
         if view is None:
             return fields[index]
-        # The same in all views, up to the magnification.
-        mass = float(np.median(np.nan_to_num(sight.mass))) / view.factor**2
+        known = np.nan_to_num(sight.mass)
+        # Nearly the same in all views, but where one shows the worm smaller than the others.
+        mass = float(min(np.median(known), known[index])) / view.factor**2
         return view.against_background(masks_of(sight, index, grow, settings.others), mass)
 
     return side_by_side(of_view, range(len(views)))
