@@ -41,7 +41,8 @@ docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "build/site/index.html"
 
-# A copy of the package with libraries that watch themselves, in a Python that was started with the watcher.
+# A copy of the package with libraries that watch themselves, in a Python that was started with the watcher. Triton's
+# kernels are not of C.
 sanitize: $(VENV)/ready-test
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
@@ -52,7 +53,7 @@ sanitize: $(VENV)/ready-test
 	  $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	PYTHONPATH=$(SANITIZED)/src ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$(gcc -print-file-name=libasan.so):$$(gcc -print-file-name=libubsan.so) \
-	  $(BIN)/python -m pytest -p no:cacheprovider tests/test_kernels.py tests/test_rendering.py
+	  $(BIN)/python -m pytest -n 2 -p no:cacheprovider -k "not Triton" tests/test_kernels.py tests/test_rendering.py
 
 test-oldest: $(VENV)-oldest/ready
 	$(VENV)-oldest/bin/python -m pytest -n 2 --dist loadfile $(OLDEST:%=tests/%.py)
