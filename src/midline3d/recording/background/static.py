@@ -68,11 +68,9 @@ class Standing:
 
     def _going_on(self, inside: Mask) -> Mask:
         """Those of some pixels of the things beyond most of whose edge their light goes on."""
-        number, labels, stats, _ = cv2.connectedComponentsWithStats(inside.astype(np.uint8), connectivity=8)
-        found = np.zeros(number, np.bool_)
-        for piece in range(1, number):
-            left, top, width, height = (int(value) for value in stats[piece][:4])
-            part = (slice(max(0, top - 2), top + height + 2), slice(max(0, left - 2), left + width + 2))
+        labels, parts = _pieces(inside)
+        found = np.zeros(len(parts) + 1, np.bool_)
+        for piece, part in enumerate(parts, 1):
             within, light = labels[part] == piece, self.usual[part]
             beyond, level = _ring(within) & ~self.things[part], light[within].mean()
             # What is as light as no worm is, such as the middle of a bubble, is dirt.
@@ -105,13 +103,21 @@ def standing(stack: Field, light: Field, tone: Tone) -> Standing:
 
 def _standing_free(things: Mask, worm: Mask) -> Mask:
     """The things that border on light rather than on what may be worm: the rest are still spots of a worm's side."""
-    number, labels, stats, _ = cv2.connectedComponentsWithStats(things.astype(np.uint8), connectivity=8)
-    free = np.zeros(number, np.bool_)
-    for thing in range(1, number):
-        left, top, width, height = (int(value) for value in stats[thing][:4])
-        part = (slice(max(0, top - 2), top + height + 2), slice(max(0, left - 2), left + width + 2))
+    labels, parts = _pieces(things)
+    free = np.zeros(len(parts) + 1, np.bool_)
+    for thing, part in enumerate(parts, 1):
         free[thing] = worm[part][_ring(labels[part] == thing)].mean() < BORDERS
     return free[labels]
+
+
+def _pieces(mask: Mask) -> tuple[NDArray[np.int32], list[tuple[slice, slice]]]:
+    """The connected pieces of a mask, numbered from 1 on, and the part of the picture that each is in, with two px
+    around it."""
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    return np.asarray(labels, np.int32), [
+        (slice(max(0, top - 2), top + height + 2), slice(max(0, left - 2), left + width + 2))
+        for left, top, width, height in stats[1:, :4].tolist()
+    ]
 
 
 def _ring(inside: Mask) -> Mask:
