@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import cv2
 import numpy as np
@@ -18,6 +19,7 @@ from midline3d.recording.background.signal import brightness, signal
 from midline3d.recording.crops import cut
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import ABSENT, Candidates, Expected, Found, Places, candidates, combine
+from midline3d.recording.locating.strangers import which_are
 from midline3d.recording.locating.survey import Survey
 from midline3d.recording.pinholes import Pinholes, project
 from midline3d.recording.shared_pictures import Held
@@ -81,7 +83,9 @@ class Locator:
         small = picture.astype(np.float32)
         light = brightness(small, behind, tone)
         shown = signal(small, behind, tone, light)
-        things = candidates(shown, factor, self.settings, self.settings.least_peak * self.survey.peak[view])
+        strangers = self.survey.strangers[view] if self.survey.strangers else ()
+        floor, is_strange = self.settings.least_peak * self.survey.peak[view], partial(which_are, strangers, frame)
+        things = candidates(shown, factor, self.settings, floor, is_strange)
         return light, registration_of(small, texture, light) * factor, things
 
     def _behind(self, view: int, frame: int) -> tuple[Field, Texture | None]:

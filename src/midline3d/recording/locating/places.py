@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
 
+IsStrange = Callable[[Array, NDArray[Any]], NDArray[np.bool_]]
+"""Tells, by their centres (thing, 2) and masses (thing,), which things of a view are known not to be the worm."""
 ABSENT = -1
 LIGHTER = 1.5
 """Log-likelihood that a thing loses for every factor of e that its weight is less than the weightiest thing's usually
@@ -54,6 +56,8 @@ class Candidates:
     """(height, width) of the shrunken picture: the numbers of the things."""
     slender: Array
     """(thing,) length over width, roughly: 0.8 for a disc, 2 for a tight coil, 10 for a worm stretched out."""
+    strange: NDArray[np.bool_]
+    """(thing,) whether it is known not to be the worm (see `strangers`)."""
 
     def __len__(self) -> int:
         return len(self.mass)
@@ -109,10 +113,13 @@ def noise_of(signal: Field) -> float:
     return max(1.4826 * deviation_of(ordered, 0.5), deviation_of(ordered, 0.9) / 1.645) + 1e-3
 
 
-def candidates(field: Field, factor: int, settings: LocatingSettings, floor: float = 0.0) -> Candidates:
+def candidates(
+    field: Field, factor: int, settings: LocatingSettings, floor: float = 0.0, is_strange: IsStrange | None = None
+) -> Candidates:
     """Connected things in a shrunken signal (0 to 255, worm bright), fragments near each other taken as one.
 
-    floor: the least peak, in the signal's units, below which nothing is a worm.
+    floor: the least peak, in the signal's units, below which nothing is a worm. is_strange: tells things that are known
+    not to be the worm; they are kept beside those that may be it.
     """
     smooth = cv2.GaussianBlur(field, (0, 0), settings.smoothing / factor + 0.5)
     noise = noise_of(smooth)
@@ -135,16 +142,18 @@ def candidates(field: Field, factor: int, settings: LocatingSettings, floor: flo
     order = np.argsort(-mass * strong)[: LOOKED_AT * settings.candidates]
     best = order[strong[order] & (order > 0)]
     slender = _slenderness(mask, labels, stats, best)
-    # Among much dirt the worm need not be one of the heaviest things, but then it is more slender than they are.
-    kept = np.argsort(-mass[best] * slender.clip(ROUND, SLENDER), kind="stable")[: settings.candidates]
-    kept = kept[np.argsort(-mass[best[kept]], kind="stable")]
-    best, slender = best[kept], slender[kept]
     sums = np.stack([np.bincount(owner, density * place, number)[best] for place in (columns, rows)], -1)
     # A shrunken pixel's centre is the mean of the centres it was made of.
     centre = sums / mass[best, None] * factor + (factor - 1) / 2
+    strange = is_strange(centre, mass[best] * factor**2) if is_strange else np.zeros(len(best), np.bool_)
+    # Among much dirt the worm need not be one of the heaviest things, but then it is more slender than they are.
+    kept = np.argsort(-mass[best] * slender.clip(ROUND, SLENDER), kind="stable")
+    kept = np.concatenate([kept[~strange[kept]][: settings.candidates], kept[strange[kept]]])
+    kept = kept[np.argsort(-mass[best[kept]], kind="stable")]
+    best, centre, slender, strange = best[kept], centre[kept], slender[kept], strange[kept]
     left, top, width, height = stats[best, :4].T.astype(np.float64)
     box = np.stack([left, top, left + width, top + height], -1) * factor
-    return Candidates(centre, mass[best] * factor**2, box, best, labels, slender)
+    return Candidates(centre, mass[best] * factor**2, box, best, labels, slender, strange)
 
 
 def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], things: NDArray[Any]) -> Array:
@@ -211,9 +220,9 @@ def _readings(
 ) -> Places:
     """The best joint readings in which exactly `absent` views lack the worm."""
     count = len(views)
-    sizes = [len(view) for view in views]
-    choice = np.indices([size + min(absent, 1) for size in sizes]).reshape(count, -1).T
-    choice = np.where(choice == sizes, ABSENT, choice)
+    may_be = [np.append(np.flatnonzero(~view.strange), [ABSENT] * min(absent, 1)) for view in views]
+    order = np.indices([len(things) for things in may_be]).reshape(count, -1)
+    choice = np.stack([things[places] for things, places in zip(may_be, order, strict=True)], -1).astype(np.int64)
     choice = choice[(choice == ABSENT).sum(1) == absent]
     score = np.zeros(len(choice))
     for view, things in enumerate(views):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import cv2
 import numpy as np
@@ -21,6 +23,7 @@ from midline3d.recording.locating.places import (
     combine,
     noise_of,
 )
+from midline3d.recording.locating.strangers import BENT, Stranger, picture_of, usual_likeness, which_are
 from midline3d.recording.pinholes import Pinholes, project
 from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
@@ -33,6 +36,9 @@ AGREEING, AGREEING_PX = 0.5, 4.0
 """Of another reading's residual, and px, under which views agree far better than in that reading."""
 SLENDER, AS_SLENDER = 2.5, 0.7
 """Length over width of a worm at least (2 is a tight coil's, 0.8 a disc's), or that share of another reading's."""
+UNEVEN = 4.0
+"""Times that a worm is heavier in one view than in another, from which on two things are taken for one: views differ in
+scale and focus, and one may show it half hidden."""
 MOSTLY = 0.5
 """Share of a thing's pixels that are another's, above which it is a part of that."""
 HEAVY = 0.75
@@ -68,7 +74,7 @@ class Sighting:
 
         Or its views agree far better: dirt that is one thing in one view is seldom there in all of them.
         """
-        if np.mean([(place.choice != ABSENT).all() for place in self.found]) < NEARLY_ALL:
+        if not self._in_all_views():
             return False
         agrees = self._usual_residual() < min(AGREEING * other._usual_residual(), AGREEING_PX)
         return agrees or self.slender() > min(SLENDER, AS_SLENDER * other.slender())
@@ -82,6 +88,31 @@ class Sighting:
             if choice != ABSENT and (worm := self.worm(sample, view)).any()
         ]
         return bool(shares) and float(np.median(shares)) > MOSTLY
+
+    def likeness(self) -> float:
+        """How like itself what was found is at other times, in most views: near 1 for what never changes its shape."""
+        views = [
+            usual_likeness(
+                [
+                    picture_of(fields[sample], self.worm(sample, view))
+                    for sample, place in enumerate(self.found)
+                    if place.choice[view] != ABSENT
+                ]
+            )
+            for view, fields in enumerate(self.fields)
+        ]
+        return float(np.nanmedian(views)) if np.isfinite(views).any() else np.nan
+
+    def bends(self, tolerance: float) -> bool:
+        """Whether what was found is clearly a worm by its shape: in nearly all samples and views, slender, as heavy in
+        one view as in another, changing; and its views agree within `tolerance` px."""
+        if not self._in_all_views() or self._usual_residual() > tolerance:
+            return False
+        even = np.nanmax(self.mass) < UNEVEN * np.nanmin(self.mass)
+        return bool(even) and self.slender() > SLENDER and self.likeness() < BENT
+
+    def _in_all_views(self) -> bool:
+        return bool(np.mean([(place.choice != ABSENT).all() for place in self.found]) >= NEARLY_ALL)
 
     def _usual_residual(self) -> float:
         return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))
@@ -97,16 +128,33 @@ class Sighting:
 
 
 def decide(
-    fields: list[list[Field]], samples: Samples, cameras: Pinholes, factor: int, settings: LocatingSettings
+    fields: list[list[Field]],
+    samples: Samples,
+    cameras: Pinholes,
+    factor: int,
+    settings: LocatingSettings,
+    strangers: Sequence[Sequence[Stranger]] = (),
 ) -> Sighting:
-    """The worm's place in each sample, first with its mass unknown, then known."""
-    seen = side_by_side(
-        lambda sample: [candidates(view[sample], factor, settings) for view in fields], range(len(samples.frames))
-    )
+    """The worm's place in each sample, first with its mass unknown, then known.
+
+    strangers: of every view, what is known not to be the worm.
+    """
+
+    def seen_in(sample: int) -> list[Candidates]:
+        frame = samples.frames[sample]
+        return [
+            candidates(field[sample], factor, settings, is_strange=partial(which_are, own, frame))
+            for field, own in zip(fields, strangers or [()] * len(fields), strict=True)
+        ]
+
+    seen = side_by_side(seen_in, range(len(samples.frames)))
     sight = Sighting(fields, seen, [], np.full(len(fields), np.nan), np.full(len(fields), np.nan))
     # Samples far apart in time may show the worm anywhere; in short recordings its places hang together.
     gap = max(1, int(np.median(np.diff(samples.frames)))) if len(samples.frames) > 1 else 1
-    heavy = [[float(views[view].weight().max()) for views in seen if len(views[view])] for view in range(len(fields))]
+    heavy = [
+        [float(views[view].weight()[may_be].max()) for views in seen if (may_be := ~views[view].strange).any()]
+        for view in range(len(fields))
+    ]
     expected = Expected(np.array([np.quantile(masses, HEAVY) if masses else 1.0 for masses in heavy]), certain=False)
     for _ in range(2):
         decider = Decider(len(samples.frames), settings, settings.step * gap)

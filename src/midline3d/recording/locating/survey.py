@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,8 +28,16 @@ from midline3d.recording.background.samples import SampledView, Samples, Shelf, 
 from midline3d.recording.background.signal import Side, Tone, signal, white
 from midline3d.recording.background.static import LIGHT
 from midline3d.recording.description import Recording
-from midline3d.recording.locating.places import Found, noise_of
-from midline3d.recording.locating.sighting import Sighting, decide, extent_of, ghost_of, heaviest, masks_of
+from midline3d.recording.locating.places import LOOKED_AT, Found, candidates, noise_of
+from midline3d.recording.locating.sighting import (
+    Sighting,
+    decide,
+    extent_of,
+    ghost_of,
+    heaviest,
+    masks_of,
+)
+from midline3d.recording.locating.strangers import ALIKE, Stranger, unchanging
 from midline3d.recording.pinholes import Pinholes
 from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
@@ -73,6 +82,9 @@ class Survey:
     """(sample, camera, 2) px: the heaviest thing's place, NaN where there is none."""
     second: float = 0.0
     """Share of samples in which another thing looks like a worm."""
+    strangers: tuple[tuple[Stranger, ...], ...] = ()
+    """Of every view, what is known not to be the worm though more than the worm speaks for it; empty where there is no
+    need to know."""
     aside: bool = False
     """Whether the user's background pictures show the worm itself, so that backgrounds were made without them."""
 
@@ -126,6 +138,10 @@ def survey(
         found=tuple(found),
         heaviest=np.concatenate([stretch.heaviest for stretch in stretches]),
         second=float(np.mean([stretch.second for stretch in stretches])),
+        strangers=tuple(
+            tuple(stranger for stretch in stretches if stretch.strangers for stranger in stretch.strangers[view])
+            for view in range(len(tones))
+        ),
         aside=any(stretch.aside for stretch in stretches),
     )
 
@@ -181,6 +197,8 @@ class _Stretch:
     second: float
     ghost: float
     """Light of the other sign beside the worm, as a share of its own: what it leaves in a picture it was on."""
+    strangers: list[list[Stranger]]
+    """Of every view; none where there is no need to know them."""
     aside: bool = False
 
 
@@ -231,11 +249,8 @@ def _survey_stretch(
         rest = decide(lit, samples, cameras, factor, settings)
         # A small worm that moves among heavy dirt is lighter too; but dirt is round, and the worm leaves it.
         if not (still.all() and sight.wormlike(rest) and not sight.lies_within(rest)):
-            fields, sight = lit, rest
-    for _ in range(2):
-        grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
-        fields = _against_background(views, fields, sight, grow / factor, settings)
-        sight = decide(fields, samples, cameras, factor, settings)
+            sight = rest
+    views, sight, strangers = _what_bends(views, sight, samples, cameras, factor, settings)
     grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
 
     def background(index: int) -> Field:
@@ -245,12 +260,48 @@ def _survey_stretch(
         return view.full_size(samples, index, masks_of(sight, index, grow / factor, settings.others))
 
     backgrounds = _of_all_views(background, len(views), factor)
-    noise = np.array([np.median([noise_of(shown) for shown in view]) for view in fields])
+    noise = np.array([np.median([noise_of(shown) for shown in view]) for view in sight.fields])
     places = np.array([heaviest(views) for views in sight.seen])
     ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
     return _Stretch(
-        backgrounds, sight.found, sight.mass, sight.peak, noise, extent_of(cameras, sight), places, sight.second, ghost
+        backgrounds,
+        sight.found,
+        sight.mass,
+        sight.peak,
+        noise,
+        extent_of(cameras, sight),
+        places,
+        sight.second,
+        ghost,
+        strangers,
     )
+
+
+def _what_bends(
+    views: list[SampledView | None],
+    first: Sighting,
+    samples: Samples,
+    cameras: Pinholes,
+    factor: int,
+    settings: LocatingSettings,
+) -> tuple[list[SampledView | None], Sighting, list[list[Stranger]]]:
+    """What is seen against the background, with the views that it was seen in and, of each, what is not the worm.
+
+    Where it never changes its shape, and something else does when all that does not is left out, that is the worm.
+    """
+    sight = _against_backgrounds(views, first, [], samples, cameras, factor, settings)
+    if not sight.likeness() > ALIKE:
+        return views, sight, []
+    more = replace(settings, candidates=LOOKED_AT * settings.candidates)
+    strangers = side_by_side(
+        lambda view: unchanging(view, [candidates(shown, factor, more) for shown in view], samples.frames), sight.fields
+    )
+    apart = [copy(view) for view in views]
+    other = decide(first.fields, samples, cameras, factor, settings, strangers)
+    other = _against_backgrounds(apart, other, strangers, samples, cameras, factor, settings)
+    if other.bends(settings.tolerance) and not other.lies_within(sight):
+        return apart, other, strangers
+    return views, sight, []
 
 
 def _of_all_views(work: Callable[[int], Field], views: int, factor: int) -> list[Field]:
@@ -264,6 +315,23 @@ def _first_signals(view: SampledView | None, stack: Field, tone: Tone, own: Any,
         return view.moving()
     behind = shrink(own, factor)
     return [signal(picture, behind, tone) for picture in stack]
+
+
+def _against_backgrounds(
+    views: list[SampledView | None],
+    sight: Sighting,
+    strangers: list[list[Stranger]],
+    samples: Samples,
+    cameras: Pinholes,
+    factor: int,
+    settings: LocatingSettings,
+) -> Sighting:
+    """What is seen against backgrounds that are made without what was seen, twice."""
+    for _ in range(2):
+        grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
+        fields = _against_background(views, sight.fields, sight, grow / factor, settings)
+        sight = decide(fields, samples, cameras, factor, settings, strangers)
+    return sight
 
 
 def _against_background(
