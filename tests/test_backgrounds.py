@@ -143,3 +143,27 @@ def test_still_parts_of_the_worm_are_not_dirt_and_dirt_that_it_touches_is():
     np.testing.assert_array_equal(standing.without_worm(always, mass=1e3), dirt | glint)
     np.testing.assert_array_equal(standing.without_worm(~always, mass=1e3), things)
     np.testing.assert_array_equal(standing.without_worm(always, mass=1.0), glint)  # as heavy as the worm: the worm
+
+
+def test_fibres_that_cross_where_the_worm_is_are_dirt_however_heavy():
+    usual, things = np.zeros((80, 200), np.float32), np.zeros((80, 200), np.bool_)
+    usual[38:42], things[38:42] = 60, True
+    usual[:, 98:102], things[:, 98:102] = 60, True
+    around = np.zeros((9, 80, 200), np.bool_)
+    around[:, 20:60, 70:130] = True
+    standing = Standing(usual[None], usual, things)
+    np.testing.assert_array_equal(standing.without_worm(around, mass=1.0), things)
+    around[:, 20:60, 20:180] = True  # most of it: a worm at rest, with what touches it
+    assert not standing.without_worm(around, mass=1.0).any()
+
+
+def test_a_heavy_bubble_beside_a_worm_that_is_stretched_out_is_dirt():
+    ring = cv2.circle(np.zeros((80, 80), np.uint8), (40, 40), 15, 1, 4) > 0
+    usual = np.where(ring, 60, 0).astype(np.float32)
+    around = np.ones((9, 80, 80), np.bool_)
+    standing = Standing(usual[None], usual, ring)
+    np.testing.assert_array_equal(standing.without_worm(around, mass=1.0, slender=True), ring)
+    assert not standing.without_worm(around, mass=1.0, slender=False).any()  # it may be a worm that lies coiled
+    usual[64:72, 5:75] = 60  # a worm that lies beside it
+    beside = Standing(usual[None], usual, usual > 0).without_worm(around, mass=1.0, slender=True)
+    np.testing.assert_array_equal(beside, ring)

@@ -152,12 +152,13 @@ class SampledView:
         light = light_field(masked_median(self.stack)[0], LIGHT)
         return [signal(picture, light, self.tone) for picture in self.stack]
 
-    def against_background(self, masks: NDArray[np.bool_], mass: float) -> list[Field]:
-        """Signals against the background as far as these masks of the worm, and its mass, tell it."""
-        behind = self._without_worm(masks, mass)
+    def against_background(self, masks: NDArray[np.bool_], mass: float, slender: bool) -> list[Field]:
+        """Signals against the background as far as these masks of the worm, its mass, and whether it is stretched out
+        tell it."""
+        behind = self._without_worm(masks, mass, slender)
         return [signal(one, behind, self.tone, brightness(one, behind, self.tone)) for one in self.stack]
 
-    def _without_worm(self, masks: NDArray[np.bool_], mass: float) -> Field:
+    def _without_worm(self, masks: NDArray[np.bool_], mass: float, slender: bool) -> Field:
         """The shrunken background as far as these masks of the worm tell it."""
         if not self.steadied:
             # Without the worm what is left can be trusted to be at rest, however few things there are.
@@ -165,7 +166,7 @@ class SampledView:
             self._steady(texture_of(shaken.background(self.dirt, self.tone)))
             self.steadied = True
         beside = BesideWorm.of(self.stack, masks, self.reach)
-        self.dirt = standing(self.stack, beside.light(), self.tone).without_worm(masks, mass)
+        self.dirt = standing(self.stack, beside.light(), self.tone).without_worm(masks, mass, slender)
         return beside.background(self.dirt, self.tone)
 
     def _steady(self, texture: Texture | None) -> None:

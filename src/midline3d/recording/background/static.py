@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field, Mask, fill, light_field, masked_median, sorted_stack
 from midline3d.recording.background.signal import Tone, density_of, signal
+from midline3d.recording.slenderness import area_by_width, filled
 
 LIGHT = 0.2
 """Of the picture's shorter side: the width over which the light is even enough to be distinguished from dirt."""
@@ -28,6 +29,13 @@ BORDERS = 0.4
 ALWAYS, HEAVY = 0.8, 0.4
 """Share of samples in which a pixel is the worm's, and share of its mass, above which a static thing is a worm at
 rest."""
+WITHIN = 0.4
+"""Share of a static thing's light that lies where the worm always is, below which it is not the worm at rest: fibres
+that cross each other there and go on beyond. Of those that were looked at, of four image models, fibres had 0.14 to
+0.48, worms at rest 0.45 and more, mostly all of it."""
+ROUND = 2.5
+"""Length over width, holes filled, below which a static thing is round: a bubble, or two that touch. Of the static
+things as heavy as a worm that were looked at, bubbles had 0.9 to 2.1, worms at rest 3.6 and more."""
 GOES_ON = 0.5
 """Of a still thing's light: where more than that is left just beyond most of its edge, it is a part of something
 larger. Of 149 pieces in 109 recordings of three image models the worm's own mostly had 0.6 to 0.9 there on the mean,
@@ -55,16 +63,23 @@ class Standing:
         density = density_of(self.usual[self.things])
         return float(np.bincount(labels[self.things], density, 1).max())
 
-    def without_worm(self, masks: NDArray[np.bool_], mass: float) -> Mask:
+    def without_worm(self, masks: NDArray[np.bool_], mass: float, slender: bool = False) -> Mask:
         """The things less those where the worm always is that are parts of it: as heavy as a good part of a worm at
-        rest, or going on beyond their edge as dirt does not.
+        rest and mostly there, or going on beyond their edge as dirt does not.
 
-        mass: the worm's usual one, px^2 of these pictures.
+        mass: the worm's usual one, px^2 of these pictures. slender: whether it was seen stretched out; then what is
+        round is not the worm.
         """
         _, labels = cv2.connectedComponents(self.things.astype(np.uint8), connectivity=8)
         inside = self.things & (masks.mean(0) > ALWAYS)
-        weight = np.bincount(labels[inside], density_of(self.usual[inside]), labels.max() + 1)
-        return self.things & (weight <= HEAVY * mass)[labels] & ~self._going_on(inside)
+        within, whole = (
+            np.bincount(labels[part], density_of(self.usual[part]), labels.max() + 1) for part in (inside, self.things)
+        )
+        at_rest = (within > HEAVY * mass) & (within > WITHIN * whole)
+        if slender:
+            round_ones = [thing for thing in np.flatnonzero(at_rest) if area_by_width(filled(labels == thing)) < ROUND]
+            at_rest[round_ones] = False
+        return self.things & ~at_rest[labels] & ~self._going_on(inside)
 
     def _going_on(self, inside: Mask) -> Mask:
         """Those of some pixels of the things beyond most of whose edge their light goes on."""

@@ -15,6 +15,7 @@ from midline3d.recording.background.light import Field
 from midline3d.recording.background.ranks import deviation_of
 from midline3d.recording.background.signal import density_of
 from midline3d.recording.pinholes import Pinholes, project, triangulate
+from midline3d.recording.slenderness import area_by_width, filled
 from midline3d.settings import LocatingSettings
 
 Array = NDArray[np.float64]
@@ -68,8 +69,8 @@ class Candidates:
 
     def solid(self) -> Array:
         """(thing,) length over width, a ring taken for what it goes around: it is a bubble's."""
-        filled = [_area_by_width(_filled(self.pixels(choice))) for choice in range(len(self))]
-        return np.minimum(filled, self.slender)
+        solid = [area_by_width(filled(self.pixels(choice))) for choice in range(len(self))]
+        return np.minimum(solid, self.slender)
 
     def weight(self) -> Array:
         """(thing,) what speaks for a thing while the worm's mass is not known: its mass, times its length over width.
@@ -163,24 +164,8 @@ def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], 
         # One px beyond the thing's box: whatever lies nearest to a pixel of it is not farther.
         part = (slice(max(0, top - 1), top + height + 1), slice(max(0, left - 1), left + width + 1))
         inside = mask[part] * (labels[part] == thing)
-        found.append(_area_by_width(inside))
+        found.append(area_by_width(inside))
     return np.array(found)
-
-
-def _area_by_width(mask: NDArray[np.uint8]) -> float:
-    """Area over the square of the greatest width, of a mask with a border."""
-    depth = cv2.distanceTransform(mask, cv2.DIST_L2, 3)
-    return cv2.countNonZero(mask) / (2 * float(depth.max()) - 1) ** 2
-
-
-def _filled(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The part of a picture that a mask is in, its holes filled, with a border of one px."""
-    left, top, width, height = cv2.boundingRect(mask.view(np.uint8))
-    part = cv2.copyMakeBorder(
-        mask[top : top + height, left : left + width].view(np.uint8), 1, 1, 1, 1, cv2.BORDER_CONSTANT, value=0
-    )
-    outlines, _ = cv2.findContours(part, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    return np.asarray(cv2.drawContours(part, outlines, -1, 1, cv2.FILLED))
 
 
 @dataclass(frozen=True, eq=False)

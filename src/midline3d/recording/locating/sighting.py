@@ -117,12 +117,13 @@ class Sighting:
     def _usual_residual(self) -> float:
         return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))
 
-    def slender(self) -> float:
+    def slender(self, view: int | None = None) -> float:
+        """Length over width of what was found, in one view or in all together: the median over the samples."""
         shapes = [
-            views[view].slender[choice]
-            for views, place in zip(self.seen, self.found, strict=True)
-            for view, choice in enumerate(place.choice)
-            if choice != ABSENT
+            things[which].slender[choice]
+            for things, place in zip(self.seen, self.found, strict=True)
+            for which, choice in enumerate(place.choice)
+            if choice != ABSENT and view in (None, which)
         ]
         return float(np.median(shapes)) if shapes else 0.0
 

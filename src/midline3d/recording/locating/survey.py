@@ -30,6 +30,7 @@ from midline3d.recording.background.static import LIGHT
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import LOOKED_AT, Found, candidates, noise_of
 from midline3d.recording.locating.sighting import (
+    SLENDER,
     Sighting,
     decide,
     extent_of,
@@ -346,7 +347,8 @@ def _against_background(
         known = np.nan_to_num(sight.mass)
         # Nearly the same in all views, but where one shows the worm smaller than the others.
         mass = float(min(np.median(known), known[index])) / view.factor**2
-        return view.against_background(masks_of(sight, index, grow, settings.others), mass)
+        masks = masks_of(sight, index, grow, settings.others)
+        return view.against_background(masks, mass, sight.slender(index) > SLENDER)
 
     return side_by_side(of_view, range(len(views)))
 
