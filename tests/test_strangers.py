@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from drawn import SIZE, DrawnRecording, midline, write
 
-from midline3d.recording import load_recording, prepare
+from midline3d.recording import check, load_recording, prepare
 from midline3d.recording.locating.places import candidates
 from midline3d.recording.locating.strangers import (
     ALIKE,
@@ -93,7 +93,11 @@ def test_a_heavier_fibre_that_drifts_is_not_followed(tmp_path):
     recording = load_recording(write(tmp_path, drawn.pictures()))
     found = survey(recording, recording.calibration.to_cameras(), SETTINGS, range(recording.count))
     assert all(found.strangers)
-    prepared = prepare(recording, SETTINGS, tmp_path / "prepared")
+    with pytest.warns(UserWarning, match="never changes its shape"):
+        prepared = prepare(recording, SETTINGS, tmp_path / "prepared")
+    report = check(tmp_path)
+    assert report.facts.worm is not None and report.facts.worm.strangers >= 3
+    assert any("never changes its shape" in issue.text for issue in report.issues)
     true = np.array([midline(frame).mean(0) for frame in range(len(prepared))])
     away = np.linalg.norm(prepared.log.centre - true, axis=1) * prepared.scale
     assert away.max() < 4

@@ -127,6 +127,7 @@ def _worm_facts(recording: Recording, locator: Locator, seen: Sequence[Seen]) ->
     return WormFacts(
         side=locator.survey.tones[0].side,
         aside=locator.survey.aside,
+        strangers=sum(map(len, locator.survey.strangers)),
         found=len(found) / max(1, len(seen)),
         lost_first=lost[0] if lost else None,
         window=window_for(recording, locator.survey.extent, locator.settings),

@@ -67,6 +67,9 @@ class WormFacts:
     """dark or bright."""
     aside: bool
     """Whether the user's background pictures show the worm, and were left aside."""
+    strangers: int
+    """Things, counted in every view, that never change their shape and are left out because the worm does; 0 where
+    there is no need to tell."""
     found: float
     """Share of the frames looked at."""
     lost_first: int | None

@@ -16,6 +16,10 @@ GHOSTLY = (
     "the background pictures show the worm itself, so they are left aside and backgrounds made of the recording: "
     "take them without the worm, or leave them out of recording.toml"
 )
+UNBENDING = (
+    "something larger than the worm never changes its shape, a fibre or a bubble perhaps, and is left out; "
+    "midline3d check --picture shows what is followed"
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ def worm_issues(facts: Facts) -> Iterator[Issue]:
         )
     if worm.aside:
         yield _warning(GHOSTLY)
+    if worm.strangers:
+        yield _warning(UNBENDING)
     fault = size_fault(worm.length_mm, worm.scale)
     if fault is not None:
         yield _error(fault)

@@ -9,7 +9,7 @@ import torch
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
-from midline3d.recording.check.issues import GHOSTLY, second_worm, size_fault, timing_issues
+from midline3d.recording.check.issues import GHOSTLY, UNBENDING, second_worm, size_fault, timing_issues
 from midline3d.recording.check.limits import Limits
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.order import best_order
@@ -49,6 +49,8 @@ def judge_survey(recording: Recording, cameras: rig.Cameras, survey: Survey) -> 
         warnings.warn(second_worm(survey.second), stacklevel=2)
     if survey.aside:
         warnings.warn(GHOSTLY, stacklevel=2)
+    if any(survey.strangers):
+        warnings.warn(UNBENDING, stacklevel=2)
     found = [place for place in survey.found if place.found]
     if len(found) < limits.found * len(survey.found):
         sentence = (

@@ -16,9 +16,11 @@ from midline3d.recording.locating.places import Candidates
 Array = NDArray[np.float64]
 
 ALIKE = 0.95
-"""Likeness to itself at other times above which a thing has kept its shape."""
+"""Likeness to itself at other times above which a thing has kept its shape. Of 141 recordings of three image models
+what was found is above it in 14: four fibres and bubbles (0.987 to 0.995) and ten worms at rest."""
 BENT = 0.8
-"""Likeness to itself at other times below which a thing has changed its shape, as no dirt does."""
+"""Likeness to itself at other times below which a thing has changed its shape, as dirt seldom does. Of the worms of
+these recordings 80 % are below it."""
 SMOOTHED = 1.5
 """px of the shrunken picture: Gaussian over the pictures that are compared, so that noise and the fraction of a px by
 which they lie differently do not count."""
