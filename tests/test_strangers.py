@@ -6,7 +6,8 @@ import pytest
 from drawn import SIZE, DrawnRecording, midline, write
 
 from midline3d.recording import check, load_recording, prepare
-from midline3d.recording.locating.places import candidates
+from midline3d.recording.locating.places import Found, candidates
+from midline3d.recording.locating.sighting import Sighting
 from midline3d.recording.locating.strangers import (
     ALIKE,
     BENT,
@@ -115,3 +116,12 @@ def test_a_worm_at_rest_is_followed_though_dirt_drifts_by(tmp_path):
     )
     away = np.linalg.norm(prepared.log.centre - midline(5).mean(0), axis=1) * prepared.scale
     assert away.max() < 4
+
+
+def test_what_lies_in_a_ring_is_round_once_its_middle_is_filled():
+    field = np.random.default_rng(0).normal(0, 0.5, (SIZE, SIZE)).astype(np.float32)
+    cv2.circle(field, (120, 120), 30, 100.0, 5)
+    things = candidates(field, 1, SETTINGS)
+    place = Found(np.zeros(3), np.array([0]), 0.0, found=True)
+    sight = Sighting([[field]], [[things]], [place], things.mass[:1], np.array([100.0]))
+    assert sight.slender() > 5 and sight.solid(0) < 1

@@ -25,6 +25,7 @@ from midline3d.recording.locating.places import (
 )
 from midline3d.recording.locating.strangers import BENT, Stranger, picture_of, usual_likeness, which_are
 from midline3d.recording.pinholes import Pinholes, project
+from midline3d.recording.slenderness import area_by_width, filled
 from midline3d.recording.sources import side_by_side
 from midline3d.settings import LocatingSettings
 
@@ -117,13 +118,23 @@ class Sighting:
     def _usual_residual(self) -> float:
         return float(np.median([place.residual for place in self.found if place.found] or [np.inf]))
 
-    def slender(self, view: int | None = None) -> float:
-        """Length over width of what was found, in one view or in all together: the median over the samples."""
+    def slender(self) -> float:
+        """Length over width of what was found: the median over samples and views."""
         shapes = [
-            things[which].slender[choice]
-            for things, place in zip(self.seen, self.found, strict=True)
-            for which, choice in enumerate(place.choice)
-            if choice != ABSENT and view in (None, which)
+            views[view].slender[choice]
+            for views, place in zip(self.seen, self.found, strict=True)
+            for view, choice in enumerate(place.choice)
+            if choice != ABSENT
+        ]
+        return float(np.median(shapes)) if shapes else 0.0
+
+    def solid(self, view: int) -> float:
+        """Length over width of what was found in one view, a ring taken for what it goes around: the median over the
+        samples."""
+        shapes = [
+            area_by_width(filled(self.worm(sample, view)))
+            for sample, place in enumerate(self.found)
+            if place.choice[view] != ABSENT
         ]
         return float(np.median(shapes)) if shapes else 0.0
 

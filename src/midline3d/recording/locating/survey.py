@@ -348,7 +348,7 @@ def _against_background(
         # Nearly the same in all views, but where one shows the worm smaller than the others.
         mass = float(min(np.median(known), known[index])) / view.factor**2
         masks = masks_of(sight, index, grow, settings.others)
-        return view.against_background(masks, mass, sight.slender(index) > SLENDER)
+        return view.against_background(masks, mass, sight.solid(index) > SLENDER)
 
     return side_by_side(of_view, range(len(views)))
 
