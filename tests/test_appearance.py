@@ -8,6 +8,7 @@ from scenes import relative, rig, worm
 from torch import Tensor
 
 from midline3d.appearance import (
+    KNOTS,
     BlobAppearance,
     Optics,
     PaperTaper,
@@ -18,7 +19,7 @@ from midline3d.appearance import (
     optics,
     shape_derivatives,
 )
-from midline3d.fitting.body import Body, average_body
+from midline3d.fitting.body import TIPS, Body, average_body
 from midline3d.settings import Settings
 
 DOUBLE = torch.float64
@@ -89,6 +90,18 @@ def test_the_same_worm_read_from_either_end() -> None:
     assert torch.allclose(there.sigma, back.sigma.flip(-1)) and torch.allclose(there.iota, back.iota.flip(-1))
 
 
+def test_a_tail_may_end_in_a_stub() -> None:
+    """It is bright right before its end, and then over; the other half of the body knows nothing of it."""
+    body = average_body(Settings().body, torch.tensor(1.1, dtype=DOUBLE))
+    stub = replace(body, shape=replace(body.shape, tail_tip=torch.tensor(0.25).double()))
+    scales, fine = torch.full((C,), 100.0, dtype=DOUBLE), torch.ones(1, C, 128, dtype=DOUBLE)
+    pointed, blunt = (each.profile(128, scales, 0.5).apply(views(2.1), Optics(fine, 0 * fine)) for each in (body, stub))
+    assert (pointed.iota[..., 125] < 0.15 * pointed.iota[..., 112]).all()
+    assert (blunt.iota[..., 125] > 0.35 * blunt.iota[..., 112]).all()
+    assert (blunt.iota[..., -1] < 1e-3).all() and (blunt.sigma >= pointed.sigma).all()
+    assert torch.allclose(blunt.iota[..., :64], pointed.iota[..., :64])
+
+
 def test_blur_spreads_the_light_and_keeps_it() -> None:
     """Out of focus a part is wider and fainter; what it takes away, sigma times iota across it, hardly changes."""
     sharp, blurred = (profile().apply(views(sigma=sigma), flat()) for sigma in (2.0, 6.0))
@@ -133,8 +146,10 @@ def test_optics() -> None:
     assert seen.beyond[0, 1:].abs().max() < 1e-9
 
 
-def test_looks_by_the_bodys_numbers() -> None:
-    """Against differences, for views in focus and out of it, sharper than the body can be and blurred."""
+@pytest.mark.parametrize("stub", [0.0, 3.0])
+def test_looks_by_the_bodys_numbers(stub: float) -> None:
+    """Against differences, for views in focus and out of it, sharper than the body can be and blurred; of a body that
+    ends in points, and of one that ends in stubs."""
     generator = torch.Generator().manual_seed(0)
 
     def noise(*shape: int) -> Tensor:
@@ -142,6 +157,7 @@ def test_looks_by_the_bodys_numbers() -> None:
 
     numbers = average_body(Settings().body, torch.tensor(1.1, dtype=DOUBLE)).numbers()
     numbers = numbers + 0.1 * noise(len(numbers))
+    numbers[len(KNOTS) :][TIPS] += stub
     scales = torch.tensor([100.0, 110.0, 90.0], dtype=DOUBLE)
     view = ViewAppearance(
         torch.tensor([[2.5, 4.0, 1.0], [3.0, 2.2, 5.0]], dtype=DOUBLE), noise(2, C).exp(), 3 * noise(2, C)

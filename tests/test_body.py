@@ -13,7 +13,7 @@ from torch import Tensor
 from midline3d.appearance import KNOTS, hats, optics
 from midline3d.cameras import project
 from midline3d.fitting import body as learning
-from midline3d.fitting.body import Body, Rig, Shared, SharedPrior, _factor, average_body, learn
+from midline3d.fitting.body import TIPS, Body, Rig, Shared, SharedPrior, _factor, average_body, learn
 from midline3d.fitting.second_order import Problem, rendered, take_step
 from midline3d.fitting.views import Views
 from midline3d.kernels import spline_basis
@@ -183,6 +183,9 @@ def test_numbers_and_back() -> None:
     assert torch.allclose(again.numbers(), body.numbers())
     assert torch.equal(body.reversed().reversed().numbers(), body.numbers())
     assert float(body.reversed().shape.tail_share) == float(body.shape.head_share)
+    stub = replace(body, shape=replace(body.shape, tail_tip=torch.tensor(0.3, dtype=DOUBLE)))
+    assert torch.allclose(Body.of(stub.numbers()).shape.tail_tip, stub.shape.tail_tip)
+    assert float(stub.reversed().shape.head_tip) == pytest.approx(0.3)
 
 
 def test_the_variance_of_the_length_is_that_of_everything_together(scene: Scene) -> None:
@@ -228,3 +231,15 @@ def test_a_body_whose_tissue_was_given_at_fewer_places_is_the_same(tmp_path: Pat
     )
     found_again = kept_body(tmp_path)
     assert torch.equal(found_again.numbers(), body.numbers()) and found_again.unsure == 0.03
+
+
+def test_a_body_that_was_kept_before_tails_could_end_in_stubs_ends_in_points(tmp_path: Path) -> None:
+    body = average_body(Settings().body, torch.tensor(0.7))
+    numbers = body.numbers().tolist()
+    others = numbers[len(KNOTS) :]
+    del others[TIPS]
+    kept = {"knots": KNOTS, "numbers": [*numbers[: len(KNOTS)], *others]}
+    (tmp_path / "body.json").write_text(json.dumps(kept), encoding="utf-8")
+    found = kept_body(tmp_path)
+    assert float(found.shape.tail_tip) == float(found.shape.head_tip) == pytest.approx(1e-3)
+    assert torch.allclose(found.shape.depth, body.shape.depth) and torch.allclose(found.length, body.length)

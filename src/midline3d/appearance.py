@@ -113,14 +113,18 @@ class Shape:
     """The numbers that say how the body tapers and how its opacity runs. All are tensors, so that they can be fitted.
 
     The width rises from a tip as (1 - (1 - s / share)^2)^bluntness over `share` of the body: 1/2 is an ellipse's
-    blunt end, 1 a pointed one. The opacity is a power of the width there, times what `tissue` says. Numbers of shape
-    (batch, 1, 1), a tissue of (batch, 1, knot), are a body for each frame of a batch.
+    blunt end, 1 a pointed one. It begins at `tip`, rounded off: a tail may thin to a stub, and end there. The opacity
+    is a power of the width there, times what `tissue` says. Numbers of shape (batch, 1, 1), a tissue of (batch, 1,
+    knot), are a body for each frame of a batch.
     """
 
     head_share: Float[Tensor, "*slot"]
     head_bluntness: Float[Tensor, "*slot"]
     tail_share: Float[Tensor, "*slot"]
     tail_bluntness: Float[Tensor, "*slot"]
+    head_tip: Float[Tensor, "*slot"]
+    """Of the middle's width, less than `WIDEST`."""
+    tail_tip: Float[Tensor, "*slot"]
     head_opacity: Float[Tensor, "*slot"]
     """Exponent of the opacity at the head: opacity = width^exponent; 1 where the tissue absorbs evenly."""
     tail_opacity: Float[Tensor, "*slot"]
@@ -133,8 +137,8 @@ class Shape:
         self, place: Float[Tensor, " vertex"], lost: Float[Tensor, "*any 2"]
     ) -> tuple[Float[Tensor, "*any vertex"], Float[Tensor, "*any vertex"]]:
         """Width and opacity at equal steps from tip to tip, as shares of the middle's; `lost` goes off at both ends."""
-        head = _end(place - lost[..., :1], self.head_share, self.head_bluntness)
-        tail = _end(1 - place - lost[..., 1:], self.tail_share, self.tail_bluntness)
+        head = _end(place - lost[..., :1], self.head_share, self.head_bluntness, self.head_tip)
+        tail = _end(1 - place - lost[..., 1:], self.tail_share, self.tail_bluntness, self.tail_tip)
         tissue = (self.tissue @ hats(len(place), place.dtype, place.device).mT).exp()
         return head * tail, head**self.head_opacity * tail**self.tail_opacity * tissue
 
@@ -147,10 +151,18 @@ def hats(vertices: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.from_numpy(matrix).to(dtype).to(device)
 
 
-def _end(place: Tensor, share: Tensor, bluntness: Tensor) -> Tensor:
+WIDEST = 0.35
+"""Of the middle's width: no end is a stub as wide as this. Let go, a tail that fades was once cut off where it was half
+as wide as its middle, 10 px short."""
+ROUNDED = 0.03
+"""Of the length: half of a worm's width, over which an end that is as wide as its middle would be round."""
+
+
+def _end(place: Tensor, share: Tensor, bluntness: Tensor, tip: Tensor) -> Tensor:
     # Not quite 0 at the tip: a power of it must keep finite derivatives.
     inside = (1 - (1 - (place / share).clamp(0, 1)).square()).clamp(min=1e-4)
-    return inside**bluntness
+    least = torch.minimum(place.clamp(min=0) / ROUNDED, tip)
+    return least + (1 - least) * inside**bluntness
 
 
 CAP = 0.35
@@ -231,22 +243,37 @@ class _End:
 
     log: Float[Tensor, "batch camera vertex"]
     by_share: Float[Tensor, "batch camera vertex"]
-    """By the logarithm of the share over which it tapers; `log` itself is that by its bluntness's."""
+    """By the logarithm of the share over which it tapers."""
+    by_bluntness: Float[Tensor, "batch camera vertex"]
+    """By the logarithm of its bluntness."""
+    by_tip: Float[Tensor, "batch camera vertex"]
+    """By the log odds of the width at which it ends, as a share of the `WIDEST`."""
     by_place: Float[Tensor, "batch camera vertex"]
 
     @staticmethod
-    def of(place: Float[Tensor, "batch camera vertex"], share: Tensor, bluntness: Tensor) -> _End:
+    def of(place: Float[Tensor, "batch camera vertex"], share: Tensor, bluntness: Tensor, tip: Tensor) -> _End:
         along = place / share
         inside = (1 - (1 - along.clamp(0, 1)).square()).clamp(min=1e-4)
         slope = torch.where((along < 1) & (inside > 1e-4), bluntness * 2 * (1 - along) / inside, 0.0)
-        return _End(bluntness * inside.log(), -slope * along, slope / share)
+        least, tapered = torch.minimum(place.clamp(min=0) / ROUNDED, tip), inside**bluntness
+        width = least + (1 - least) * tapered
+        # How the width follows the taper, and the least that it is.
+        kept, by_least, full = (1 - least) * tapered / width, (1 - tapered) / width, place > ROUNDED * tip
+        rounding = torch.where((place > 0) & ~full, by_least / ROUNDED, 0.0)
+        return _End(
+            log=width.log(),
+            by_share=-kept * slope * along,
+            by_bluntness=kept * bluntness * inside.log(),
+            by_tip=torch.where(full, by_least * tip * (1 - tip / WIDEST), 0.0),
+            by_place=kept * slope / share + rounding,
+        )
 
 
 def shape_derivatives(
     profile: Profile, view: ViewAppearance, optics: Optics
 ) -> Float[Tensor, "batch camera vertex 2 number"]:
     """d(sigma-bar, iota-bar) by the tissue at the knots, then by the logarithms of `Shape`'s other numbers, in their
-    order, and of the sharp width."""
+    order, and of the sharp width; by the tips' log odds instead (see `_End.by_tip`)."""
     shape, blobs = profile.shape, profile.apply(view, optics)
     sigma = view.sigma[..., None]
     sharp = torch.minimum(profile.sharp[..., None], sigma)
@@ -259,16 +286,17 @@ def shape_derivatives(
     by_middle = torch.where(squared > profile.floor**2, -wider * sharp.square() / middle, 0.0)
     by_blur = torch.where(blur > profile.floor, by_middle, 0.0)
     cap = CAP / profile.length[..., None]
-    head = _End.of(place - cap * blur[..., :1], shape.head_share, shape.head_bluntness)
-    tail = _End.of(1 - place - cap * blur[..., -1:], shape.tail_share, shape.tail_bluntness)
+    head = _End.of(place - cap * blur[..., :1], shape.head_share, shape.head_bluntness, shape.head_tip)
+    tail = _End.of(1 - place - cap * blur[..., -1:], shape.tail_share, shape.tail_bluntness, shape.tail_tip)
     head_by_sharp, tail_by_sharp = -head.by_place * cap * by_blur[..., :1], -tail.by_place * cap * by_blur[..., -1:]
 
     opaque, zero = (shape.head_opacity, shape.tail_opacity), torch.zeros_like(blur)
     knots = hats(profile.vertices, place.dtype, place.device)
     none = zero[..., None].expand(*zero.shape, knots.shape[1])
-    by_tapers = [head.by_share, head.log, tail.by_share, tail.log]
+    by_tapers = [head.by_share, head.by_bluntness, tail.by_share, tail.by_bluntness, head.by_tip, tail.by_tip]
+    exponents = [opaque[0], opaque[0], opaque[1], opaque[1], *opaque]
     width = [*by_tapers, zero, zero, zero, head_by_sharp + tail_by_sharp]
-    opacity = [opaque[0] * each for each in by_tapers[:2]] + [opaque[1] * each for each in by_tapers[2:]]
+    opacity = [exponent * each for exponent, each in zip(exponents, by_tapers, strict=True)]
     opacity += [opaque[0] * head.log, opaque[1] * tail.log, zero]
     opacity += [opaque[0] * head_by_sharp + opaque[1] * tail_by_sharp]
     log_width = torch.cat([none, torch.stack(width, -1)], -1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import torch
 
-from midline3d.appearance import KNOTS, LONGEST, Optics, Profile, Shape, optics, shape_derivatives
+from midline3d.appearance import KNOTS, LONGEST, WIDEST, Optics, Profile, Shape, optics, shape_derivatives
 from midline3d.cameras import Cameras, projection_jacobian, refined, refinement_jacobian, scale
 from midline3d.curve import rotation_exp, rotation_log
 from midline3d.fitting.damping import Damping
@@ -21,6 +21,8 @@ from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
+TIPS = slice(4, 6)
+"""Where the tips stand among `Shape`'s numbers."""
 LONGEST_STEP = 0.3
 """Most that a step may change one of the body's numbers, most of which are logarithms: further off the equations say
 nothing."""
@@ -66,6 +68,8 @@ class Body:
                 head_bluntness=shape.tail_bluntness,
                 tail_share=shape.head_share,
                 tail_bluntness=shape.head_bluntness,
+                head_tip=shape.tail_tip,
+                tail_tip=shape.head_tip,
                 head_opacity=shape.tail_opacity,
                 tail_opacity=shape.head_opacity,
                 depth=shape.depth,
@@ -74,14 +78,18 @@ class Body:
         )
 
     def numbers(self) -> Float[Tensor, " number"]:
-        """All constants, as logarithms: the tissue's, the tapers', the sharp width, the length."""
+        """All constants, as logarithms: the tissue's, the tapers', the sharp width, the length; but the tips as log
+        odds against the widest."""
         *tapers, tissue = (getattr(self.shape, item.name) for item in fields(Shape))
-        return torch.cat([tissue, torch.stack([*tapers, self.sharp, self.length]).log()])
+        numbers = torch.stack([*tapers, self.sharp, self.length]).log()
+        numbers[TIPS] = torch.stack([self.shape.head_tip, self.shape.tail_tip]).div(WIDEST).logit(eps=1e-6)
+        return torch.cat([tissue, numbers])
 
     @staticmethod
     def of(numbers: Float[Tensor, " number"]) -> Body:
         tapers = len(fields(Shape)) - 1
-        tissue, rest = numbers[: -tapers - 2], numbers[-tapers - 2 :].exp()
+        tissue, others = numbers[: -tapers - 2], numbers[-tapers - 2 :]
+        rest = torch.cat([others[: TIPS.start].exp(), WIDEST * others[TIPS].sigmoid(), others[TIPS.stop :].exp()])
         names = [item.name for item in fields(Shape)]
         shape = Shape(**dict(zip(names, [*rest[:tapers], tissue], strict=True)))
         return Body(shape, rest[-2], rest[-1])
@@ -90,9 +98,11 @@ class Body:
 def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
     """An animal as it may be before it is seen."""
     head, tail = (settings.head_share, settings.head_bluntness), (settings.tail_share, settings.tail_bluntness)
-    numbers = torch.tensor([*head, *tail, settings.opacity, settings.opacity, settings.depth]).log().to(length)
-    tissue = torch.zeros(len(KNOTS)).to(length)
-    return Body.of(torch.cat([tissue, numbers, torch.stack([settings.sharp * length, length]).log()]))
+    opacity = (settings.opacity, settings.opacity)
+    numbers = (*head, *tail, settings.head_tip, settings.tail_tip, *opacity, settings.depth)
+    names = [item.name for item in fields(Shape)][:-1]
+    shape = {name: torch.tensor(number).to(length) for name, number in zip(names, numbers, strict=True)}
+    return Body(Shape(**shape, tissue=torch.zeros(len(KNOTS)).to(length)), settings.sharp * length, length)
 
 
 @dataclass(frozen=True)

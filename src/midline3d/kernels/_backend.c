@@ -52,9 +52,9 @@ static const field optics_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(own)
     AT(tangents) AT(stretch) AT(beyond) END};
 #undef RECORD
 #define RECORD appearances
-static const field appearance_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(knots) AT(own) AT(floor) AT(cap) AT(sigma)
-    AT(iota) AT(defocus) AT(stretch) AT(beyond) AT(sharp) AT(body_length) AT(taper) AT(tissue) AT(hats) AT(wide)
-    AT(bright) AT(by_view) END};
+static const field appearance_fields[] = {AT(batch) AT(vertices) AT(cameras) AT(knots) AT(own) AT(floor) AT(cap) AT(rounded)
+    AT(sigma) AT(iota) AT(defocus) AT(stretch) AT(beyond) AT(sharp) AT(body_length) AT(taper) AT(tissue) AT(hats)
+    AT(wide) AT(bright) AT(by_view) END};
 #undef RECORD
 #define RECORD energies
 static const field energy_fields[] = {AT(batch) AT(vertices) AT_LAYOUT AT(pixels) AT(losses) AT(curvature) AT(stiffness)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from midline3d.appearance import CAP, LONGEST, BlobAppearance, Optics, Profile, Shape, ViewAppearance, hats
+from midline3d.appearance import CAP, LONGEST, ROUNDED, BlobAppearance, Optics, Profile, Shape, ViewAppearance, hats
 from midline3d.cameras import Cameras
 from midline3d.curve import Curve
 from midline3d.kernels.basis import Basis
@@ -56,7 +56,7 @@ RECORDS = {
     "optics": _record("batch vertices cameras own", "longest", "rotation points tangents stretch beyond"),
     "appearance": _record(
         "batch vertices cameras knots own",
-        "floor cap",
+        "floor cap rounded",
         "sigma iota defocus stretch beyond sharp body_length taper tissue hats wide bright by_view",
     ),
     "energy": _record(
@@ -162,7 +162,7 @@ class CBackend(TorchBackend):
         tensors = _fitting([*wanted, (matrix, (vertices, knots))])
         made = [view.sigma.new_empty(*blobs, *more) for more in ((), (), (2, 3))]
         sizes = [batch, vertices, cameras, knots, int(own)]
-        self._run("appearance", batch, sizes, [*tensors, *made], (profile.floor, CAP))
+        self._run("appearance", batch, sizes, [*tensors, *made], (profile.floor, CAP, ROUNDED))
         return BlobAppearance(*made)
 
     def energy(self, prior: Prior, state: FrameState, losses: Float[Tensor, "batch camera"]) -> Energy:

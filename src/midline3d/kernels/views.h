@@ -127,19 +127,23 @@ static int see_depths(const void *record, int64_t from, int64_t to) {
     return NO_ERROR;
 }
 
-enum { HEAD_SHARE, HEAD_BLUNTNESS, TAIL_SHARE, TAIL_BLUNTNESS, HEAD_OPACITY, TAIL_OPACITY, DEPTH, TAPER_NUMBERS };
+enum {
+    HEAD_SHARE, HEAD_BLUNTNESS, TAIL_SHARE, TAIL_BLUNTNESS, HEAD_TIP, TAIL_TIP, HEAD_OPACITY, TAIL_OPACITY, DEPTH,
+    TAPER_NUMBERS
+};
 
 typedef struct {
     int64_t batch, vertices, cameras, knots, own; /* own: 1 where every frame has a body of its own */
-    double floor, cap;
+    double floor, cap, rounded;
     const float *sigma, *iota, *defocus, *stretch, *beyond, *sharp, *body_length, *taper, *tissue, *hats;
     float *wide, *bright, *by_view;
 } appearances;
 
 /* The logarithm of appearance._end. */
-static double log_width(double place, double share, double bluntness) {
+static double log_width(double place, double share, double bluntness, double tip, double rounded) {
     const double inward = 1 - within(place / share, 0, 1), inside = 1 - inward * inward;
-    return bluntness * log(inside < 1e-4 ? 1e-4 : inside);
+    const double least = within(place / rounded, 0, tip), tapered = pow(inside < 1e-4 ? 1e-4 : inside, bluntness);
+    return log(least + (1 - least) * tapered);
 }
 
 /* appearance.Profile.apply in one view. */
@@ -157,8 +161,10 @@ static void taper_view(const appearances *s, int64_t b, int64_t view) {
     for (int64_t n = 0; n < vertices; n++) {
         const double place = (double)n / (double)(vertices - 1), aside = middle + defocus * beyond[n];
         const double blur = aside < floor ? floor : aside;
-        const double head = log_width(place - head_off, number[HEAD_SHARE], number[HEAD_BLUNTNESS]);
-        const double tail = log_width(1 - place - tail_off, number[TAIL_SHARE], number[TAIL_BLUNTNESS]);
+        const double head =
+            log_width(place - head_off, number[HEAD_SHARE], number[HEAD_BLUNTNESS], number[HEAD_TIP], s->rounded);
+        const double tail =
+            log_width(1 - place - tail_off, number[TAIL_SHARE], number[TAIL_BLUNTNESS], number[TAIL_TIP], s->rounded);
         double dense = 0;
         for (int64_t k = 0; k < s->knots; k++) dense += (double)s->hats[s->knots * n + k] * tissue[k];
         const double width = exp(head + tail), spread = sqrt(thin * thin * width * width + blur * blur);

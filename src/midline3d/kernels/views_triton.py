@@ -9,7 +9,7 @@ from midline3d import appearance
 from midline3d.kernels.curves_triton import value_at, wide, within
 from midline3d.kernels.layout_triton import camera_numbers
 
-CAP, LONGEST = tl.constexpr(appearance.CAP), tl.constexpr(appearance.LONGEST)
+CAP, LONGEST, ROUNDED = (tl.constexpr(each) for each in (appearance.CAP, appearance.LONGEST, appearance.ROUNDED))
 
 
 @triton.jit
@@ -81,10 +81,12 @@ def optics_view(
 
 @triton.jit
 @no_type_check
-def _end(place, share, bluntness):
+def _end(place, share, bluntness, tip):
     """`appearance._end`, as a logarithm."""
     inward = 1 - within(place / share, 0.0, 1.0)
-    return bluntness * tl.log(tl.maximum(1 - inward * inward, 1e-4))
+    tapered = tl.exp(bluntness * tl.log(tl.maximum(1 - inward * inward, 1e-4)))
+    least = tl.minimum(tl.maximum(place, 0.0) / ROUNDED, tip)
+    return tl.log(least + (1 - least) * tapered)
 
 
 @triton.jit
@@ -97,7 +99,7 @@ def taper_view(
     all views, `body` one of `Profile.rows`; `body_row` is 0 where all frames share one."""
     b, view, cameras = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     views, body = views + b * views_row + view, body + b * body_row
-    tissue, sharp = body + 7, body + 7 + knots + view
+    tissue, sharp = body + 9, body + 9 + knots + view
     length = sharp + cameras
     n = tl.arange(0, PADDED)
     counts = n < vertices
@@ -109,16 +111,17 @@ def taper_view(
     blur = tl.maximum(middle + tl.load(views + 2 * cameras) * away, floor)
     lost = CAP / tl.load(length)
     place = n.to(tl.float32) / (vertices - 1)
-    head = _end(place - lost * value_at(blur, n == 0), tl.load(body), tl.load(body + 1))
-    tail = _end(1 - place - lost * value_at(blur, n == vertices - 1), tl.load(body + 2), tl.load(body + 3))
+    off_head, off_tail = lost * value_at(blur, n == 0), lost * value_at(blur, n == vertices - 1)
+    head = _end(place - off_head, tl.load(body), tl.load(body + 1), tl.load(body + 4))
+    tail = _end(1 - place - off_tail, tl.load(body + 2), tl.load(body + 3), tl.load(body + 5))
     k = tl.arange(0, KNOTS)
     near = tl.load(hats + n[:, None] * knots + k[None, :], mask=counts[:, None] & (k < knots)[None, :], other=0.0)
     dense = tl.sum(near * tl.load(tissue + k, mask=k < knots, other=0.0)[None, :], 1)
     width = tl.exp(head + tail)
-    opacity = tl.exp(head * tl.load(body + 4) + tail * tl.load(body + 5) + dense)
+    opacity = tl.exp(head * tl.load(body + 6) + tail * tl.load(body + 7) + dense)
     spread = tl.sqrt(thin * thin * width * width + blur * blur)
     whole = tl.sqrt(thin * thin + middle * middle)
-    longer = tl.exp(tl.log(tl.load(stretch + out, mask=counts, other=1.0)) * tl.load(body + 6))
+    longer = tl.exp(tl.log(tl.load(stretch + out, mask=counts, other=1.0)) * tl.load(body + 8))
     faded = bright * opacity * width * (whole / spread) * longer
     by_blur = tl.where(blur > floor, blur / spread, 0.0)
     by_sigma = tl.where(wide > thin, by_blur * wide * wide / middle, spread)

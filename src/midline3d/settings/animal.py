@@ -146,6 +146,16 @@ class BodySettings:
     """Exponent (see `Shape`): nearly a point, where 1 is one."""
     tail_bluntness_spread: Size = 0.35
     """As wide as of the share, for the same reason."""
+    head_tip: Annotated[float, Range(0.001, 0.3)] = 0.015
+    """Width at which the head ends, of the middle's (see `Shape`): nothing to be seen, for its taper is blunt."""
+    head_tip_spread: Size = 0.1
+    """Of its log odds against the widest that an end may be. Narrow: let go, a head was once drawn 4 px beyond the true
+    one."""
+    tail_tip: Annotated[float, Range(0.001, 0.3)] = 0.015
+    """Width at which the tail ends, of the middle's: a point, unless the images say otherwise. Drawn as a point, a tail
+    that ends in a stub came out 2 to 6 px too long; drawn as a stub of 0.15, pointed ones 1 px too short."""
+    tail_tip_spread: Size = 3.0
+    """As wide as makes no odds: stubs are a tenth to a third as wide as the middle."""
     opacity: Size = 1.0
     """Exponent of the opacity at both ends (see `Shape`): 1 where the tissue absorbs evenly."""
     opacity_spread: Size = 0.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d import curve
-from midline3d.appearance import KNOTS
+from midline3d.appearance import KNOTS, WIDEST
 from midline3d.calibration import load_calibration
 from midline3d.cameras import Cameras, packed_cameras, unpacked_cameras
 from midline3d.errors import InputError
-from midline3d.fitting.body import Body
+from midline3d.fitting.body import TIPS, Body
 from midline3d.fitting.views import Views
 from midline3d.recording import Prepared
 from midline3d.recording.crops import LOCATIONS
@@ -35,6 +36,9 @@ CLEAR, LIT = 6.0, 0.1
 """Standard deviations of the noise, and share of the brightest pixel, above which a pixel is the worm's."""
 UPPER = 70
 """Percentile of the worm's pixels that is the body's middle: its flanks and tips are fainter, crossings brighter."""
+WITHOUT_TIPS, POINTED = 9, 1e-3
+"""Numbers of a body besides its tissue, as they were kept before a tail could end in a stub (see `Shape`), and the
+width at which both ends are then taken to end."""
 CROSSING = 2.0
 """Of the body's brightness: as much as one crossing adds up to; brighter is dirt, and cut in plain images."""
 
@@ -285,8 +289,10 @@ def kept_body(folder: Path) -> Body:
     """The animal as a result's body.json keeps it, its tissue at the knots of this version."""
     kept = _kept(folder)
     knots, numbers = kept.get("knots", KNOTS), kept["numbers"]
-    tissue = np.interp(KNOTS, knots, numbers[: len(knots)]).tolist()
-    return replace(Body.of(torch.tensor([*tissue, *numbers[len(knots) :]])), unsure=kept.get("unsure", 0.0))
+    tissue, others = np.interp(KNOTS, knots, numbers[: len(knots)]).tolist(), numbers[len(knots) :]
+    if len(others) == WITHOUT_TIPS:
+        others[TIPS.start : TIPS.start] = [math.log(POINTED / (WIDEST - POINTED))] * 2
+    return replace(Body.of(torch.tensor([*tissue, *others])), unsure=kept.get("unsure", 0.0))
 
 
 def _kept(folder: Path) -> dict[str, Any]:

@@ -341,10 +341,10 @@ def shared_prior(settings: Settings, body: Body, cameras: int) -> SharedPrior:
     tissue = [own.tip_spread, *[own.tissue_spread] * (len(KNOTS) - 2), own.tip_spread]
     head = [own.head_share_spread, own.head_bluntness_spread]
     tail = [own.tail_share_spread, own.tail_bluntness_spread]
-    opacity = [own.opacity_spread] * 2
+    tips, opacity = [own.head_tip_spread, own.tail_tip_spread], [own.opacity_spread] * 2
     rig = ([own.turn_spread] * 3 + [own.magnification_spread]) * cameras
     # The length itself is free: any lies within a factor of e^10.
-    spread = [*rig, *tissue, *head, *tail, *opacity, own.depth_spread, own.sharp_spread, 10.0]
+    spread = [*rig, *tissue, *head, *tail, *tips, *opacity, own.depth_spread, own.sharp_spread, 10.0]
     weight = own.sure * nat(settings) / 2 / torch.tensor(spread).to(middle).square()
     weight[: len(rig)] += 0.0 if own.refine_cameras else HELD
     weight[len(rig) :] += 0.0 if own.learned else HELD
