@@ -3,6 +3,7 @@
 import ast
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -60,6 +61,15 @@ def test_density_is_absorption_times_the_way_through_the_body(animal) -> None:
     # On the axis the way is the diameter; the rim absorbs (1 + rim u^4), u running from -1 to 1 across.
     expected = 2 * body.radius_at(s) * body.absorption_at(s) * (1 + body.rim / 5)
     assert found == pytest.approx(expected, rel=0.03)
+
+
+def test_a_tail_that_ends_in_a_round_stub(animal) -> None:
+    """As wide as the stub says until its own radius from the end; what is wider anyway stays as it was."""
+    body, _ = animal
+    stub = replace(body, tail_tip=0.25)
+    round_off = 0.25 * body.radius / body.length
+    s = np.array([0.3, 0.7, 1 - 1.01 * round_off, 1.0])
+    assert stub.radius_at(s) == pytest.approx([*body.radius_at(s[:2]), 0.25 * body.radius, 0.0], rel=1e-3)
 
 
 def test_a_part_pointing_at_the_camera_is_darker(animal) -> None:

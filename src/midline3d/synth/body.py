@@ -42,6 +42,8 @@ class Body:
     """Amplitudes of slow variations of absorption along the gut."""
     rim: float
     """Extra absorption at the surface against the axis, as a share: what refraction looks like."""
+    tail_tip: float = 0.0
+    """Radius of the round stub that the tail ends in, as a share of the middle's; 0 where it ends in a point."""
 
     @staticmethod
     def random(rng: np.random.Generator) -> Body:
@@ -67,6 +69,9 @@ class Body:
         """Radius in mm; zero at both tips."""
         head = _taper(s / self.head_share, self.head_power)
         tail = _taper((1 - s) / self.tail_share, self.tail_power)
+        if self.tail_tip:
+            stub = self.tail_tip * _taper((1 - s) * self.length / (self.tail_tip * self.radius), 2.0)
+            tail = np.maximum(tail, stub)
         return self.radius * (1 + self.belly * np.exp(-(((s - 0.55) / 0.15) ** 2))) * head * tail
 
     def absorption_at(self, s: Array) -> Array:

@@ -178,6 +178,7 @@ def moderate(rng: np.random.Generator) -> Nuisances:
 def any_body(rng: np.random.Generator) -> Body:
     """An animal: its absorption is set later, by the contrast that the recording is to have."""
     length, width = between(rng, 0.6, 1.4), rng.uniform(0.05, 0.08)
+    (stub,) = rng.spawn(1)  # drawn apart, so that all else of a seed stays what it was before tails could end in stubs
     return Body(
         length=length,
         radius=0.5 * width * length,
@@ -193,6 +194,7 @@ def any_body(rng: np.random.Generator) -> Body:
         dark_gut=rng.uniform(0.0, 0.5),
         texture=tuple(rng.normal(0, 0.05, 4).tolist()),
         rim=0.0,
+        tail_tip=stub.uniform(0.1, 0.3) if stub.random() < 0.4 else 0.0,
     )
 
 
