@@ -170,7 +170,7 @@ class Maker:
 LIMITS = {
     "longest_log": 0.2, "appearance_log": 0.3, "circles": 3.0, "defocus_most": 8.0,
     "length_low": 0.3, "length_high": 3.0,
-    "longest": 3.0, "pixels": 0.1, "floor": 0.5, "cap": 0.35,
+    "longest": 3.0, "pixels": 0.1, "floor": 0.5, "cap": 0.35, "rounded": 0.03,
     "sigma_low": 0.5, "sigma_high": 25.0, "iota_low": 0.01, "iota_high": 30.0, "rho_low": 0.6, "rho_high": 6.0,
 }  # fmt: skip
 CENTRES = {
@@ -225,7 +225,7 @@ def _count(name: str, field: str, sizes: Sizes) -> int:
         "keeping": max(0, unknowns - 5 - 2 * nodes),
         "total": batch, "terms": 3 * batch,
         "tangents": 3 * batch * vertices, "stretch": blobs, "beyond": blobs, "wide": blobs, "bright": blobs,
-        "sharp": rig, "body_length": rig, "taper": bodies * 7, "tissue": bodies * s.get("knots", 0),
+        "sharp": rig, "body_length": rig, "taper": bodies * 9, "tissue": bodies * s.get("knots", 0),
         "hats": vertices * s.get("knots", 0),
     }  # fmt: skip
     if field in ("sigma", "iota", "rho", "defocus"):
