@@ -15,7 +15,7 @@ from midline3d.state import FrameState
 def far_and_near() -> tuple[Problem, FrameState]:
     """Six frames that begin ever farther off, so that each needs more iterations than the one before."""
     right = animals(6)
-    away = torch.linspace(0, 0.04, 6)[:, None, None] * torch.tensor([1.0, -0.5, 0.7])
+    away = torch.linspace(0, 0.06, 6)[:, None, None] * torch.tensor([1.0, -0.5, 0.7])
     return noisy(right, 0.2), replace(right, points=right.points + away)
 
 
@@ -27,7 +27,7 @@ def test_a_frame_comes_out_of_a_batch_as_it_does_alone(pinned: bool) -> None:
         pins = Pins(torch.zeros(6, 1, dtype=torch.long), torch.full((6, 1), BODY), places, torch.full((6, 1), 0.1))
         problem = replace(problem, pins=pins)
     together = fit(problem, start, 60)
-    assert len(together.iterations.unique()) > 1, "they do not all come to rest at once"
+    assert len(together.iterations.unique()) > 2, "they do not come to rest at once"
     for row in range(6):
         one = torch.tensor([row])
         alone = fit(problem.taken(one), start[one], 60)

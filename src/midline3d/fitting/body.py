@@ -21,7 +21,8 @@ from midline3d.settings import BodySettings
 from midline3d.shapes import Float, Tensor
 from midline3d.state import FrameState
 
-TIPS = slice(4, 6)
+_NAMES = [item.name for item in fields(Shape)]
+TIPS = slice(_NAMES.index("head_tip"), _NAMES.index("tail_tip") + 1)
 """Where the tips stand among `Shape`'s numbers."""
 LONGEST_STEP = 0.3
 """Most that a step may change one of the body's numbers, most of which are logarithms: further off the equations say
@@ -87,11 +88,10 @@ class Body:
 
     @staticmethod
     def of(numbers: Float[Tensor, " number"]) -> Body:
-        tapers = len(fields(Shape)) - 1
+        tapers = len(_NAMES) - 1
         tissue, others = numbers[: -tapers - 2], numbers[-tapers - 2 :]
         rest = torch.cat([others[: TIPS.start].exp(), WIDEST * others[TIPS].sigmoid(), others[TIPS.stop :].exp()])
-        names = [item.name for item in fields(Shape)]
-        shape = Shape(**dict(zip(names, [*rest[:tapers], tissue], strict=True)))
+        shape = Shape(**dict(zip(_NAMES, [*rest[:tapers], tissue], strict=True)))
         return Body(shape, rest[-2], rest[-1])
 
 
@@ -100,8 +100,7 @@ def average_body(settings: BodySettings, length: Float[Tensor, ""]) -> Body:
     head, tail = (settings.head_share, settings.head_bluntness), (settings.tail_share, settings.tail_bluntness)
     opacity = (settings.opacity, settings.opacity)
     numbers = (*head, *tail, settings.head_tip, settings.tail_tip, *opacity, settings.depth)
-    names = [item.name for item in fields(Shape)][:-1]
-    shape = {name: torch.tensor(number).to(length) for name, number in zip(names, numbers, strict=True)}
+    shape = {name: torch.tensor(number).to(length) for name, number in zip(_NAMES[:-1], numbers, strict=True)}
     return Body(Shape(**shape, tissue=torch.zeros(len(KNOTS)).to(length)), settings.sharp * length, length)
 
 
