@@ -9,6 +9,9 @@ import xarray as xr
 from drawn import SIZE, DrawnRecording, midline, write
 
 from midline3d.recording import check, load_recording, prepare
+from midline3d.recording.background.bubbles import bare_bubbles
+from midline3d.recording.background.samples import SampledView
+from midline3d.recording.background.signal import Tone
 from midline3d.recording.background.static import Standing
 from midline3d.settings import LocatingSettings
 from midline3d.synth.dirt import shifted
@@ -16,6 +19,7 @@ from midline3d.synth.files import _calibration, simulate
 from midline3d.synth.scene import BORDER, Plan, make_scene
 
 SETTINGS = LocatingSettings(background_frames=13)
+STANDS_OUT = 8.0
 LIGHTS = {
     "the same": lambda picture: picture,
     "brighter": lambda picture: 1.15 * picture,
@@ -139,7 +143,7 @@ def test_still_parts_of_the_worm_are_not_dirt_and_dirt_that_it_touches_is():
     glint = cv2.circle(np.zeros((80, 80), np.uint8), (12, 25), 2, 1, -1) > 0
     usual[glint], things[glint] = -40, True
     always = np.ones((9, 80, 80), np.bool_)
-    standing = Standing(usual[None], usual, things)
+    standing = Standing(usual[None], usual, things, STANDS_OUT)
     np.testing.assert_array_equal(standing.without_worm(always, mass=1e3), dirt | glint)
     np.testing.assert_array_equal(standing.without_worm(~always, mass=1e3), things)
     np.testing.assert_array_equal(standing.without_worm(always, mass=1.0), glint)  # as heavy as the worm: the worm
@@ -151,7 +155,7 @@ def test_fibres_that_cross_where_the_worm_is_are_dirt_however_heavy():
     usual[:, 98:102], things[:, 98:102] = 60, True
     around = np.zeros((9, 80, 200), np.bool_)
     around[:, 20:60, 70:130] = True
-    standing = Standing(usual[None], usual, things)
+    standing = Standing(usual[None], usual, things, STANDS_OUT)
     np.testing.assert_array_equal(standing.without_worm(around, mass=1.0), things)
     around[:, 20:60, 20:180] = True  # most of it: a worm at rest, with what touches it
     assert not standing.without_worm(around, mass=1.0).any()
@@ -161,9 +165,55 @@ def test_a_heavy_bubble_beside_a_worm_that_is_stretched_out_is_dirt():
     ring = cv2.circle(np.zeros((80, 80), np.uint8), (40, 40), 15, 1, 4) > 0
     usual = np.where(ring, 60, 0).astype(np.float32)
     around = np.ones((9, 80, 80), np.bool_)
-    standing = Standing(usual[None], usual, ring)
+    standing = Standing(usual[None], usual, ring, STANDS_OUT)
     np.testing.assert_array_equal(standing.without_worm(around, mass=1.0, slender=True), ring)
     assert not standing.without_worm(around, mass=1.0, slender=False).any()  # it may be a worm that lies coiled
     usual[64:72, 5:75] = 60  # a worm that lies beside it
-    beside = Standing(usual[None], usual, usual > 0).without_worm(around, mass=1.0, slender=True)
+    beside = Standing(usual[None], usual, usual > 0, STANDS_OUT).without_worm(around, mass=1.0, slender=True)
     np.testing.assert_array_equal(beside, ring)
+
+
+def bubble_and_worm(middle):
+    """(sample, height, width) a worm that swims past a bubble, which it always comes near and sometimes covers; 60 is
+    as dark as the worm, and the bubble's middle has this much."""
+    pictures = []
+    for sample in range(16):
+        picture = np.zeros((90, 120), np.float32)
+        cv2.circle(picture, (60, 45), 5, middle, -1)
+        cv2.circle(picture, (60, 45), 9, 60, 4)
+        down = 66 + 5 * (sample % 3) if sample < 11 else 45
+        cv2.line(picture, (5 + 4 * sample, down), (50 + 4 * sample, down), 60, 6)
+        pictures.append(cv2.GaussianBlur(picture, (0, 0), 1.0))
+    return np.stack(pictures)
+
+
+def test_a_bubble_is_known_by_its_light_middle_where_the_worm_comes_near_it():
+    fields = bubble_and_worm(middle=-50)
+    bare = bare_bubbles(fields, np.median(fields, 0), STANDS_OUT)
+    ring = cv2.circle(np.zeros((90, 120), np.uint8), (60, 45), 10, 1, -1) > 0
+    beside = cv2.circle(np.zeros((90, 120), np.uint8), (60, 45), 15, 1, -1) == 0
+    assert bare[:11, ring].all()
+    assert not bare[11:14].any()  # the worm lies before it
+    assert not bare[:, beside].any()
+
+
+def test_what_has_no_light_middle_may_be_a_coil():
+    fields = bubble_and_worm(middle=0)
+    assert bare_bubbles(fields, np.median(fields, 0), STANDS_OUT) is None
+    fringe = bubble_and_worm(middle=-15)
+    assert bare_bubbles(fringe, np.median(fringe, 0), STANDS_OUT) is None
+    far = np.zeros((16, 90, 120), np.float32)
+    far[:, 40:50, 40:50] = -60  # light without a ring
+    assert bare_bubbles(far, far[0], STANDS_OUT) is None
+
+
+def test_a_bubble_that_the_worm_never_leaves_is_background():
+    pictures = 150 * (1 - bubble_and_worm(middle=-50) / 255)
+    view = SampledView(pictures.astype(np.float32), Tone("dark", 255.0), 1, SETTINGS)
+    view.moving()
+    worm = np.zeros(pictures.shape, np.bool_)
+    worm[:, 30:88] = True  # worm and bubble taken for one
+    fields = np.stack(view.against_background(worm, mass=200.0, slender=True))
+    ring = cv2.circle(np.zeros((90, 120), np.uint8), (60, 45), 10, 1, -1) > 0
+    assert np.abs(fields[:11, ring]).max() < 10
+    assert fields[0, 66, 10:45].min() > 40

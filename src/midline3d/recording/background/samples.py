@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
+from midline3d.recording.background.bubbles import bare_bubbles
 from midline3d.recording.background.light import Field, light_field, masked_median, shrink
 from midline3d.recording.background.registration import THINGS, Texture, registration_of, texture_of, translated
 from midline3d.recording.background.signal import Tone, brightness, signal
@@ -139,12 +140,14 @@ class SampledView:
         self.dirt: NDArray[np.bool_] = np.zeros(stack.shape[1:], np.bool_)
         self.steadied = False
         self.heaviest = 0.0
+        self.bubbles: NDArray[np.bool_] | None = None
 
     def moving(self) -> list[Field]:
         """Signals against the light without what stands still, for a first look at where the worm is."""
         self._steady(texture_of(masked_median(self.raw)[0], THINGS))
         still = standing(self.stack, light_field(masked_median(self.stack)[0], LIGHT), self.tone)
         self.heaviest = still.heaviest()
+        self.bubbles = bare_bubbles(still.fields, still.usual, still.least)
         return [np.where(still.things, 0, field) for field in still.fields]
 
     def against_light(self) -> list[Field]:
@@ -160,6 +163,7 @@ class SampledView:
 
     def _without_worm(self, masks: NDArray[np.bool_], mass: float, slender: bool) -> Field:
         """The shrunken background as far as these masks of the worm tell it."""
+        masks = self._beside_bubbles(masks)
         if not self.steadied:
             # Without the worm what is left can be trusted to be at rest, however few things there are.
             shaken = BesideWorm.of(self.stack, masks, self.reach)
@@ -168,6 +172,10 @@ class SampledView:
         beside = BesideWorm.of(self.stack, masks, self.reach)
         self.dirt = standing(self.stack, beside.light(), self.tone).without_worm(masks, mass, slender)
         return beside.background(self.dirt, self.tone)
+
+    def _beside_bubbles(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Masks of the worm without bubbles that lie bare there, near as it may be."""
+        return masks if self.bubbles is None else masks & ~self.bubbles
 
     def _steady(self, texture: Texture | None) -> None:
         """Bring the samples to lie on each other."""
@@ -178,6 +186,7 @@ class SampledView:
 
     def full_size(self, samples: Samples, view: int, masks: NDArray[np.bool_]) -> Field:
         """The background at full size, strip by strip so that memory stays small."""
+        masks = self._beside_bubbles(masks)
         small = BesideWorm.of(self.stack, masks, self.reach).background(self.dirt, self.tone)
         if self.factor == 1:
             return small

@@ -56,6 +56,8 @@ class Standing:
     """(height, width) their median."""
     things: Mask
     """(height, width)"""
+    least: float
+    """By how much of the signal a thing must stand out of the light."""
 
     def heaviest(self) -> float:
         """Mass of the heaviest of the things, px^2 of these pictures."""
@@ -110,10 +112,11 @@ def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     _, labels, stats, _ = cv2.connectedComponentsWithStats(1 - fence, connectivity=4)
     largest = 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else -1
     reached = cv2.dilate((labels == largest).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
-    stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > max(STANDS[0] * noise, STANDS[1])
+    least = max(STANDS[0] * noise, STANDS[1])
+    stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > least
     things = stands & reached & (moving == 0)
     usual = (ordered[(len(stack) - 1) // 2] + ordered[len(stack) // 2]) / 2
-    return Standing(fields, usual, _standing_free(things, (stands | (moving > 0)) & ~things))
+    return Standing(fields, usual, _standing_free(things, (stands | (moving > 0)) & ~things), least)
 
 
 def _standing_free(things: Mask, worm: Mask) -> Mask:
