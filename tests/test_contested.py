@@ -13,7 +13,7 @@ import torch
 from midline3d.settings import Settings
 from midline3d.shapes import Tensor
 from midline3d.tracking import contested
-from midline3d.tracking.contested import HOPELESS, second_midlines, without_springs
+from midline3d.tracking.contested import HOPELESS, second_midlines, ways_across, without_springs
 from midline3d.tracking.learning import nat
 from midline3d.tracking.mending import KnownFrame
 
@@ -70,39 +70,39 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Any]]:
 
 def test_the_less_it_fits_worse_the_likelier_it_is(scene: Any) -> None:
     beginning, read = scene(SPRUNG, lambda frame: 0.5 * abs(frame - 3.5))
-    found = second_midlines(beginning, [3], read)
+    found = second_midlines(beginning, ways_across(beginning, [3], read), read)
     assert found == pytest.approx({frame: 1 / (1 + math.exp(0.5 * abs(frame - 3.5))) for frame in range(8)})
 
 
 def test_what_fits_far_worse_is_not_carried_on(scene: Any) -> None:
     beginning, read = scene(SPRUNG, lambda frame: HOPELESS + 1 if frame in (1, 6) else 1.0)
-    assert sorted(second_midlines(beginning, [3], read)) == [2, 3, 4, 5]
+    assert sorted(second_midlines(beginning, ways_across(beginning, [3], read), read)) == [2, 3, 4, 5]
 
 
 def test_a_lost_one_is_none(scene: Any) -> None:
     beginning, read = scene(SPRUNG, lambda frame: 0.0, "lost")
-    assert second_midlines(beginning, [3], read) == {}
+    assert second_midlines(beginning, ways_across(beginning, [3], read), read) == {}
 
 
 def test_what_lies_near_is_the_same(scene: Any) -> None:
     beginning, read = scene([0.0] * 4 + [7.0] * 4, lambda frame: 0.0)
-    assert second_midlines(beginning, [3], read) == {}
+    assert second_midlines(beginning, ways_across(beginning, [3], read), read) == {}
 
 
 def test_what_springs_itself_to_get_away_is_none(scene: Any) -> None:
     beginning, read = scene(SPRUNG, lambda frame: 0.0, first=25.0)
-    assert second_midlines(beginning, [3], read) == {}
-    assert list(without_springs(beginning, [3], read)) == []
+    assert second_midlines(beginning, ways_across(beginning, [3], read), read) == {}
+    assert list(without_springs(beginning, ways_across(beginning, [3], read), read)) == []
 
 
 @pytest.mark.parametrize(("worse", "taken"), [(0.5, [4, 3]), (1.5, [])])
 def test_a_way_that_meets_what_was_there_without_a_spring_is_taken(scene: Any, worse: float, taken: list[int]) -> None:
     beginning, read = scene(CAUGHT, lambda frame: worse if frame < 5 else HOPELESS + 1)
-    assert list(without_springs(beginning, [4], read)) == taken
+    assert list(without_springs(beginning, ways_across(beginning, [4], read), read)) == taken
 
 
 @pytest.mark.parametrize(("better", "taken"), [(2.0, [4, 5, 6, 7]), (0.5, [])])
 def test_a_way_that_fits_clearly_better_is_taken(scene: Any, better: float, taken: list[int]) -> None:
     """Nothing was there to meet: the head is wrong from the spring on to the end."""
     beginning, read = scene(SPRUNG, lambda frame: -better if frame > 3 else HOPELESS + 1)
-    assert list(without_springs(beginning, [3], read)) == taken
+    assert list(without_springs(beginning, ways_across(beginning, [3], read), read)) == taken

@@ -56,14 +56,19 @@ class Way:
     """The frame in which it is what was there already; None where it never is."""
 
 
-def second_midlines(beginning: Beginning, at: list[int], read: ReadKnown) -> dict[int, float]:
+def ways_across(beginning: Beginning, at: list[int], read: ReadKnown) -> list[list[Way]]:
+    """The ways across some springs, by the frames behind which an end springs."""
+    return [_ways(beginning, spring, read) for spring in at]
+
+
+def second_midlines(beginning: Beginning, across: list[list[Way]], read: ReadKnown) -> dict[int, float]:
     """By frame, the probability that a midline from beyond a spring is the right one, where there is such a midline.
 
-    at: frames behind which an end springs.
+    across: see `ways_across`.
     """
     found: dict[int, float] = {}
-    for spring in at:
-        for way in _ways(beginning, spring, read):
+    for ways in across:
+        for way in ways:
             if _roughness(beginning, way, read) > 1:
                 continue
             for second in way.seconds:
@@ -71,12 +76,12 @@ def second_midlines(beginning: Beginning, at: list[int], read: ReadKnown) -> dic
     return found
 
 
-def without_springs(beginning: Beginning, at: list[int], read: ReadKnown) -> Iterator[Tracked]:
+def without_springs(beginning: Beginning, across: list[list[Way]], read: ReadKnown) -> Iterator[Tracked]:
     """Frames along another way that fits them as well and on which the ends move far more evenly, or that fits them
     clearly better."""
     taken = set[int]()
-    for spring in at:
-        good = [way for way in _ways(beginning, spring, read) if _better(beginning, way, read)]
+    for ways in across:
+        good = [way for way in ways if _better(beginning, way, read)]
         way = min(good, key=_mean, default=None)
         if way is None or taken & {second.frame for second in way.seconds}:
             continue

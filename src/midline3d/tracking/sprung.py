@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from midline3d.tracking.clip_frames import ClipFrames, known_with
-from midline3d.tracking.contested import second_midlines, without_springs
+from midline3d.tracking.contested import second_midlines, ways_across, without_springs
 from midline3d.tracking.follow import Tracked
 from midline3d.tracking.mending import KnownFrame, mended, springs
 
@@ -52,18 +53,22 @@ class Mending:
 def mend(frames: ClipFrames, sprung: Sprung) -> Mending:
     """What comes of springs that lie near each other."""
     beginning, better = frames.beginning, dict[int, Tracked]()
+    stored = cache(frames.known)  # the same frames are asked for again and again
 
     def known(frame: int) -> KnownFrame | None:
-        return known_with(frames, better, frame)
+        return known_with(frames, better, frame) if frame in better else stored(frame)
 
     def left() -> list[int]:
         return [one for one in springs_among(frames, better, range(*sprung.around)) if one not in sprung.others]
 
     for tracked in mended(beginning, list(sprung.at), known):
         better[tracked.frame] = tracked
-    again = list(without_springs(beginning, left(), known))
-    better |= {tracked.frame: tracked for tracked in again}
-    return Mending(list(better.values()), second_midlines(beginning, left(), known))
+    across = ways_across(beginning, left(), known)
+    again = {tracked.frame: tracked for tracked in without_springs(beginning, across, known)}
+    if again:
+        better |= again
+        across = ways_across(beginning, left(), known)
+    return Mending(list(better.values()), second_midlines(beginning, across, known))
 
 
 def apart_by(least: int, places: list[int]) -> list[tuple[int, ...]]:
