@@ -24,18 +24,18 @@ from midline3d.state import FrameState
 
 STRETCH = 8
 """Vertices of a stretch at 128: an animal is some fifteen times as long as wide. 4 to 32 give the same to a tenth."""
-WIDER_ACROSS = (2.75, 3.7, 3.1)
+WIDER_ACROSS = (2.85, 3.8, 3.1)
 """Times that midlines of simulated animals were farther off to their side than the sandwich says, at the head, in the
 middle and at the tail: the fit takes a part of every error along, and smoothness pulls all frames to the same side.
-Over 87 animals of five image models, such that 68 and 95 % of the errors lie within one and two standard deviations as
+Over 157 animals of five image models, such that 68 and 95 % of the errors lie within one and two standard deviations as
 nearly as one factor can have it: errors have longer tails than a normal distribution."""
-WIDER_ALONG = (4.0, 6.3, 4.8)
+WIDER_ALONG = (4.4, 6.7, 4.8)
 """The same along the body, apart from what is wrong with its ends."""
-ENDS_OFF = (0.32, 0.78)
+ENDS_OFF = (0.38, 0.82)
 """Standard deviation of where a learned body ends, head and tail, in widths of the sharp body (sigma): what the model
 gets wrong there is the same in all frames, so that no frame shows it. It fades to the other end as the square of the
 place."""
-OTHER_LENGTHS = 0.27
+OTHER_LENGTHS = 0.3
 """Share of the length's standard deviation, by how likely longer and shorter ones are (`Body.unsure`), that either end
 has, of the same animals: the expected length is nearer than those likelihoods say, unless the animal is wrong (see
 `tracking.doubt`)."""

@@ -17,7 +17,7 @@ from midline3d.shapes import Float, Tensor
 
 TIPS = 0.0625
 """Of the body at each end: light may be too faint there to speak for or against the midline."""
-SIDE, END, UNSURE, UNBACKED, NEITHER = 1.68, 1.63, 0.58, 0.26, -2.90
+SIDE, END, UNSURE, UNBACKED, NEITHER = 1.68, 1.63, 0.58, 0.26, -2.96
 """Log odds of a wrong midline: for every factor of e in the largest deviation to the side (px), in the deviation of the
 worse end (px), in the share of the body whose light is rather not there, and in the pieces that are drawn without
 light; and where all of them are 1. A logistic regression over 2,868 frames of 74 simulated recordings of two image
