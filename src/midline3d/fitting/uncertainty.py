@@ -27,7 +27,7 @@ STRETCH = 8
 WIDER_ACROSS = (2.85, 3.8, 3.1)
 """Times that midlines of simulated animals were farther off to their side than the sandwich says, at the head, in the
 middle and at the tail: the fit takes a part of every error along, and smoothness pulls all frames to the same side.
-Over 157 animals of five image models, such that 68 and 95 % of the errors lie within one and two standard deviations as
+Over 155 animals of five image models, such that 68 and 95 % of the errors lie within one and two standard deviations as
 nearly as one factor can have it: errors have longer tails than a normal distribution."""
 WIDER_ALONG = (4.4, 6.7, 4.8)
 """The same along the body, apart from what is wrong with its ends."""
