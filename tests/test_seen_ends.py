@@ -1,5 +1,6 @@
 """Ends that are drawn where no image shows anything are cut off, those that show are grown."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from midline3d.synth.scene import Plan
 from midline3d.tracking.begin import begin
 from midline3d.tracking.follow import follow
 from midline3d.tracking.learning import Animal, Sample, resized
-from midline3d.tracking.seen_ends import as_far_as_seen, left_beyond, unseen_ends
+from midline3d.tracking.seen_ends import GOES_ON, as_far_as_seen, left_beyond, unseen_ends
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,13 @@ def test_what_is_not_drawn_is_grown(animal: Animal, tail: bool) -> None:
     assert missing > 0.03 and other < 0.02
     again = as_far_as_seen(animal.clip, shorter)
     assert float(again.body.length) == pytest.approx(float(animal.body.length), rel=0.05)
+
+
+def test_light_beyond_an_end_that_the_body_cannot_take_leaves_its_length_unsure(animal: Animal) -> None:
+    shorter = replace(resized(animal, 0.9 * animal.body.length, True), energy=-np.inf)  # none fits as well
+    again = as_far_as_seen(animal.clip, shorter)
+    assert float(again.body.length) == float(shorter.body.length)
+    assert again.body.unsure == pytest.approx(math.hypot(shorter.body.unsure, GOES_ON))
 
 
 def test_what_noise_may_hide_is_kept(animal: Animal) -> None:

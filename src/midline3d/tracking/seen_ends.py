@@ -9,7 +9,8 @@ of the noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -31,6 +32,8 @@ LEFT = 0.02
 the body."""
 ONWARD = 0.1
 """Of the length: how far beyond an end light is looked for at a time."""
+GOES_ON = ONWARD / 12**0.5
+"""Of the length: standard deviation of an end that may lie anywhere there."""
 SURE = 2.0
 """Standard errors by which light must fall short of the one, or exceed the other: where noise hides an end, nothing is
 cut off and nothing grown."""
@@ -63,16 +66,23 @@ def as_far_as_seen(clip: Clip, animal: Animal) -> Animal:
             break
         animal = at_length(clip, animal, (1 - share) * animal.body.length, unseen.tail >= unseen.head)
     unlikely = UNLIKELY * own.sure * nat(clip.settings)
+    left = 0.0
     for _ in range(ROUNDS):
         more = left_beyond(animal)
-        share = max(more.head, more.tail)
-        if share < own.stretch:
+        left = max(more.head, more.tail)
+        if left < own.stretch:
             break
-        grown = at_length(clip, animal, (1 + share) * animal.body.length, more.tail >= more.head)
+        grown = at_length(clip, animal, (1 + left) * animal.body.length, more.tail >= more.head)
         if not grown.energy < animal.energy + unlikely:
             break
-        animal = grown
-    return animal
+        animal, left = grown, 0.0
+    return _less_sure(animal) if left > own.stretch / 2 else animal
+
+
+def _less_sure(animal: Animal) -> Animal:
+    """An animal beyond whose end light is left over that it could not take: how far it goes on is not known. For a tail
+    that ends in a thread it may need another shape than is found from here."""
+    return replace(animal, body=replace(animal.body, unsure=math.hypot(animal.body.unsure, GOES_ON)))
 
 
 def unseen_ends(animal: Animal) -> Ends:
