@@ -202,6 +202,10 @@ def test_what_has_no_light_middle_may_be_a_coil():
     assert bare_bubbles(fields, np.median(fields, 0), STANDS_OUT) is None
     fringe = bubble_and_worm(middle=-15)
     assert bare_bubbles(fringe, np.median(fringe, 0), STANDS_OUT) is None
+    curled = bubble_and_worm(middle=-30)
+    curled[:, 40:60, 44:62] = 0  # a ring that is open on one side, around light
+    curled[:, 44:47, 59:62] = -30
+    assert bare_bubbles(curled, np.median(curled, 0), STANDS_OUT) is None
     far = np.zeros((16, 90, 120), np.float32)
     far[:, 40:50, 40:50] = -60  # light without a ring
     assert bare_bubbles(far, far[0], STANDS_OUT) is None
