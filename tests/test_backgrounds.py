@@ -9,7 +9,7 @@ import xarray as xr
 from drawn import SIZE, DrawnRecording, midline, write
 
 from midline3d.recording import check, load_recording, prepare
-from midline3d.recording.background.bubbles import bare_bubbles
+from midline3d.recording.background.bubbles import bare_bubbles, sizes_of_bubbles, without_bubbles
 from midline3d.recording.background.samples import SampledView
 from midline3d.recording.background.signal import Tone
 from midline3d.recording.background.static import Standing
@@ -209,6 +209,38 @@ def test_what_has_no_light_middle_may_be_a_coil():
     far = np.zeros((16, 90, 120), np.float32)
     far[:, 40:50, 40:50] = -60  # light without a ring
     assert bare_bubbles(far, far[0], STANDS_OUT) is None
+
+
+def drifting_bubble(samples=12):
+    """(sample, height, width) a bubble that drifts over a worm's tail."""
+    pictures = []
+    for sample in range(samples):
+        picture = np.zeros((90, 120), np.float32)
+        cv2.circle(picture, (30 + 3 * sample, 40 + sample), 5, -50, -1)
+        cv2.circle(picture, (30 + 3 * sample, 40 + sample), 9, 90, 4)
+        pictures.append(cv2.GaussianBlur(picture, (0, 0), 1.0))
+    return np.stack(pictures)
+
+
+def test_a_bubble_that_drifts_is_taken_off_every_frame_and_the_worm_is_left():
+    worm = np.zeros((90, 120), np.float32)
+    cv2.line(worm, (15, 68), (105, 58), 60, 5)
+    worm = cv2.GaussianBlur(worm, (0, 0), 1.0)
+    fields = drifting_bubble() + worm
+    sizes = sizes_of_bubbles(list(fields), STANDS_OUT)
+    assert len(sizes) == 1 and 10 < sizes[0] < 15
+    left = np.stack([without_bubbles(field, sizes, STANDS_OUT) for field in fields])
+    assert np.abs(fields - worm).max() > 80
+    assert np.abs(left - worm).max() < 20
+    np.testing.assert_array_equal(without_bubbles(fields[0], [], STANDS_OUT), fields[0])
+    np.testing.assert_array_equal(without_bubbles(fields[0], [3 * sizes[0]], STANDS_OUT), fields[0])
+
+
+def test_a_ring_that_few_samples_show_may_be_a_worm_that_is_curled_up():
+    fields = drifting_bubble()
+    fields[5:] = 0
+    assert sizes_of_bubbles(list(fields), STANDS_OUT) == []
+    assert sizes_of_bubbles([], STANDS_OUT) == []
 
 
 def test_a_bubble_that_the_worm_never_leaves_is_background():

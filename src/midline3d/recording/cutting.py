@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from midline3d.recording.background.bubbles import without_bubbles
 from midline3d.recording.background.light import Field
 from midline3d.recording.background.signal import as_bytes, signal
+from midline3d.recording.background.static import stands_out
 from midline3d.recording.crops import cut, inside
 from midline3d.recording.locating.locator import Sight, crop_behind, sharpness
 from midline3d.recording.locating.survey import Survey
@@ -59,5 +61,6 @@ class Cutter:
         picture, survey = sight.pictures[view], self.survey
         behind = crop_behind(survey.backgrounds[view], sight.frame, corner, self.window, sight.registration[view])
         values = signal(cut(picture, corner, self.window), behind, survey.tones[view], sight.light[view])
+        values = without_bubbles(values, survey.bubbles[view], stands_out(float(survey.noise[view])))
         beyond = (corner < 0).any() or (corner[::-1] + self.window > picture.shape).any()
         return values * inside(picture.shape, corner, self.window) if beyond else values

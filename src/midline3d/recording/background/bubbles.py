@@ -1,13 +1,16 @@
-"""Bubbles that stay where they are: a ring like the worm's own light around a middle that is lighter than the light.
+"""Bubbles: a ring like the worm's own light around a middle that is lighter than the light.
 
-Where a worm comes near one, both are found as one thing, and a bubble that is never seen apart from the worm would
-never become part of the background. But no worm is lighter than the light where it is darker elsewhere: by its middle a
-bubble is known in samples that the worm covers, too.
+Where a worm comes near one that stays where it is, both are found as one thing, and a bubble that is never seen apart
+from the worm would never become part of the background. But no worm is lighter than the light where it is darker
+elsewhere: by its middle a bubble is known in samples that the worm covers, too. One that drifts is in no background,
+and darker than the worm it draws the midline around itself: there its own light is taken off every frame, as most
+directions from its centre show it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -32,45 +35,108 @@ CHANGED = 0.25
 """Of a bubble's light: what a sample has more or less than usual on average, above which something lies before it."""
 
 
+SAME_SIZE = 1.2
+"""Times that bubbles may differ in size and still be one."""
+OFTEN = 0.5
+"""Share of samples in which a bubble of one size must be seen: a worm lies curled up to a ring now and then."""
+STEP = 0.5
+"""px between the places at which light is looked at on the way from a bubble's centre."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bubble:
+    """A bubble in one picture."""
+
+    centre: tuple[float, float]
+    """px, u and v."""
+    reach: float
+    """px from its centre at which its ring ends."""
+
+    def distance(self, shape: tuple[int, ...]) -> Field:
+        """(height, width) px that the pixels of a picture lie from its centre."""
+        rows, columns = np.ogrid[: shape[0], : shape[1]]
+        return np.hypot(columns - self.centre[0], rows - self.centre[1]).astype(np.float32)
+
+
+def bubbles_in(field: Field, least: float) -> list[Bubble]:
+    """The bubbles in a signal against the light, the worm bright on 0; least: by which a thing must stand out of it."""
+    if not field.min() < -least:
+        return []
+    _, labels, stats, centres = cv2.connectedComponentsWithStats((field < -least).astype(np.uint8), connectivity=8)
+    cores = zip(centres[1:].tolist(), stats[1:, cv2.CC_STAT_AREA].tolist(), strict=True)
+    found = (_bubble(field, labels == core, centre, area, least) for core, (centre, area) in enumerate(cores, 1))
+    return [bubble for bubble in found if bubble is not None]
+
+
 def bare_bubbles(fields: Field, usual: Field, least: float) -> NDArray[np.bool_] | None:
     """(sample, height, width) where samples of one view show a bubble that stays there, with no worm before it; None
     where there is none.
 
-    fields: (sample, height, width) signals against the light, the worm bright on 0; usual: their median; least: by
-    which a thing must stand out of the light.
+    fields: (sample, height, width) signals against the light; usual: their median; least: see `bubbles_in`.
     """
-    _, labels, stats, centres = cv2.connectedComponentsWithStats((usual < -least).astype(np.uint8), connectivity=8)
-    bare: NDArray[np.bool_] | None = None
-    for core, (centre, area) in enumerate(zip(centres[1:], stats[1:, cv2.CC_STAT_AREA].tolist(), strict=True), 1):
-        disc = _disc(usual, labels == core, centre, area, least)
-        if disc is None:
-            continue
-        if bare is None:
-            bare = np.zeros(fields.shape, np.bool_)
+    found = bubbles_in(usual, least)
+    if not found:
+        return None
+    bare = np.zeros(fields.shape, np.bool_)
+    for bubble in found:
+        disc = bubble.distance(usual.shape) <= bubble.reach + 1
         level = np.abs(usual[disc]).mean()
         for sample, field in enumerate(fields):
             bare[sample] |= disc & bool(np.abs(field[disc] - usual[disc]).mean() < CHANGED * level)
     return bare
 
 
-def _disc(
-    usual: Field, core: NDArray[np.bool_], centre: NDArray[Any], area: float, least: float
-) -> NDArray[np.bool_] | None:
+def sizes_of_bubbles(fields: Sequence[Field], least: float) -> list[float]:
+    """px from the centre to where the ring ends, of bubbles that are not background: those that most samples of one
+    view show in one size, wherever."""
+    reaches = [np.array([bubble.reach for bubble in bubbles_in(smoothed(field), least)]) for field in fields]
+    sizes: list[float] = []
+    for size in sorted(np.concatenate([*reaches, np.zeros(0)]).tolist()):
+        seen = np.mean([(np.abs(np.log(reach / size)) < np.log(SAME_SIZE)).any() for reach in reaches])
+        if seen > OFTEN and (not sizes or size > SAME_SIZE * sizes[-1]):
+            sizes.append(float(size))
+    return sizes
+
+
+def without_bubbles(field: Field, sizes: Sequence[float], least: float) -> Field:
+    """A signal less the light of the bubbles of these sizes in it; what lies before or beside them is left."""
+    if not sizes:
+        return field
+    for bubble in bubbles_in(smoothed(field), least):
+        if min(abs(np.log(bubble.reach / size)) for size in sizes) < np.log(SAME_SIZE):
+            far = np.arange(0, bubble.reach + STEP, STEP)
+            light = np.median(_around(field, bubble.centre, far), 0)
+            field = field - np.interp(bubble.distance(field.shape), far, light, right=0).astype(np.float32)
+    return field
+
+
+def smoothed(field: Field) -> Field:
+    """A signal without the noise of single pixels."""
+    return np.asarray(cv2.GaussianBlur(field, (0, 0), 1.0))
+
+
+def _bubble(
+    field: Field, core: NDArray[np.bool_], centre: tuple[float, float], area: float, least: float
+) -> Bubble | None:
     """The bubble with this middle; None where it has no ring of the worm's sign around it, which stands out by `least`
     or more."""
     radius = (area / np.pi) ** 0.5
-    far = np.arange(0.5, WIDEST * radius + 2, 0.5)
-    angle = np.linspace(0, 2 * np.pi, DIRECTIONS, endpoint=False)[:, None]
-    across, down = centre[0] + far * np.cos(angle), centre[1] + far * np.sin(angle)
-    light = cv2.remap(usual, across.astype(np.float32), down.astype(np.float32), cv2.INTER_LINEAR)
+    far = np.arange(STEP, WIDEST * radius + 2, STEP)
+    light = _around(field, centre, far)
     # In nearly all directions, whatever else lies in the others.
     ring, level = np.quantile(light, 1 - ROUND, axis=0), np.median(light, 0)
     peak = int(ring.argmax())
-    depth = -float(usual[core].min())
+    depth = -float(field[core].min())
     if ring[peak] < max(least, EVEN * level[peak]) or depth < SHALLOW * level[peak]:
         return None
     ends = np.flatnonzero(ring[peak:] < FAINT * ring[peak])
     if not len(ends):
         return None
-    rows, columns = np.ogrid[: usual.shape[0], : usual.shape[1]]
-    return np.asarray(np.hypot(columns - centre[0], rows - centre[1]) <= far[peak + int(ends[0])] + 1)
+    return Bubble((centre[0], centre[1]), float(far[peak + int(ends[0])]))
+
+
+def _around(field: Field, centre: tuple[float, float], far: NDArray[np.float64]) -> Field:
+    """(direction, distance) a signal's light in all directions from a centre, so many px away."""
+    angle = np.linspace(0, 2 * np.pi, DIRECTIONS, endpoint=False)[:, None]
+    across, down = centre[0] + far * np.cos(angle), centre[1] + far * np.sin(angle)
+    return np.asarray(cv2.remap(field, across.astype(np.float32), down.astype(np.float32), cv2.INTER_LINEAR))

@@ -95,6 +95,11 @@ class Standing:
         return found[labels]
 
 
+def stands_out(noise: float) -> float:
+    """By how much of a signal with this noise a thing must stand out of the light."""
+    return max(STANDS[0] * noise, STANDS[1])
+
+
 def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     """Smoothed signals of the samples against the light, and the static things in them, without the worm.
 
@@ -112,7 +117,7 @@ def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     _, labels, stats, _ = cv2.connectedComponentsWithStats(1 - fence, connectivity=4)
     largest = 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else -1
     reached = cv2.dilate((labels == largest).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
-    least = max(STANDS[0] * noise, STANDS[1])
+    least = stands_out(noise)
     stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > least
     things = stands & reached & (moving == 0)
     usual = (ordered[(len(stack) - 1) // 2] + ordered[len(stack) // 2]) / 2

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
+from midline3d.recording.background.bubbles import sizes_of_bubbles
 from midline3d.recording.background.light import (
     Background,
     Field,
@@ -26,7 +27,7 @@ from midline3d.recording.background.light import (
 )
 from midline3d.recording.background.samples import SampledView, Samples, Shelf, take_samples
 from midline3d.recording.background.signal import Side, Tone, signal, white
-from midline3d.recording.background.static import LIGHT
+from midline3d.recording.background.static import LIGHT, stands_out
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import LOOKED_AT, Found, candidates, noise_of
 from midline3d.recording.locating.sighting import (
@@ -86,6 +87,8 @@ class Survey:
     strangers: tuple[tuple[Stranger, ...], ...] = ()
     """Of every view, what is known not to be the worm though more than the worm speaks for it; empty where there is no
     need to know."""
+    bubbles: tuple[tuple[float, ...], ...] = ()
+    """Of every view, px: how far bubbles that drift reach from their centres."""
     aside: bool = False
     """Whether the user's background pictures show the worm itself, so that backgrounds were made without them."""
 
@@ -142,6 +145,9 @@ def survey(
         strangers=tuple(
             tuple(stranger for stretch in stretches if stretch.strangers for stranger in stretch.strangers[view])
             for view in range(len(tones))
+        ),
+        bubbles=tuple(
+            tuple(size for stretch in stretches for size in stretch.bubbles[view]) for view in range(len(tones))
         ),
         aside=any(stretch.aside for stretch in stretches),
     )
@@ -200,6 +206,8 @@ class _Stretch:
     """Light of the other sign beside the worm, as a share of its own: what it leaves in a picture it was on."""
     strangers: list[list[Stranger]]
     """Of every view; none where there is no need to know them."""
+    bubbles: list[list[float]]
+    """Of every view, px: how far bubbles that drift reach from their centres."""
     aside: bool = False
 
 
@@ -262,6 +270,10 @@ def _survey_stretch(
 
     backgrounds = _of_all_views(background, len(views), factor)
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in sight.fields])
+    bubbles = [
+        [size * factor for size in sizes_of_bubbles(fields, stands_out(level))]
+        for fields, level in zip(sight.fields, noise.tolist(), strict=True)
+    ]
     places = np.array([heaviest(views) for views in sight.seen])
     ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
     return _Stretch(
@@ -275,6 +287,7 @@ def _survey_stretch(
         sight.second,
         ghost,
         strangers,
+        bubbles,
     )
 
 
