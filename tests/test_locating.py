@@ -87,6 +87,12 @@ def test_shake_is_measured_on_still_dirt():
     texture = texture_of(scene)
     displaced = translated(scene, np.array([1.3, -0.6]))
     np.testing.assert_allclose(registration_of(displaced, texture, 1.0), [1.3, -0.6], atol=0.1)
+    fibre = np.full((SIZE, SIZE), 150, np.float32)
+    points = np.stack([100 + 12 * np.sin(np.arange(200) / 25), 60 + np.arange(200)], -1)
+    cv2.polylines(fibre, [points.astype(np.int32)], False, 80, 2, cv2.LINE_AA)
+    fibre = cv2.GaussianBlur(fibre, (0, 0), 1.0)  # thinner than the shake is wide: at first hardly anything fits
+    shaken = translated(fibre, np.array([2.2, -1.4]))
+    np.testing.assert_allclose(registration_of(shaken, texture_of(fibre), 1.0), [2.2, -1.4], atol=0.1)
     even = np.full((SIZE, SIZE), 150, np.float32)
     assert texture_of(even) is None
     np.testing.assert_array_equal(registration_of(even, None, 1.0), 0)

@@ -97,7 +97,8 @@ def registration_of(picture: Field, texture: Texture | None, light: float) -> Ar
         weighted = (texture.slope * weight[:, None]).T
         normal = weighted @ texture.slope
         (xx, xy), (_, yy) = normal.tolist()
-        if (xx + yy) / 2 - math.hypot((xx - yy) / 2, xy) < (spread / PRECISION) ** 2:  # the lesser eigenvalue
+        information = (xx + yy) / 2 - math.hypot((xx - yy) / 2, xy)  # the lesser eigenvalue
+        if not information > 0:
             return np.zeros(2)
         change = np.linalg.solve(normal.astype(np.float64), weighted @ away)
         registration = registration - change
@@ -105,6 +106,9 @@ def registration_of(picture: Field, texture: Texture | None, light: float) -> Ar
             return np.zeros(2)
         if np.abs(change).max() < SETTLED:
             break
+    # Judged where it has arrived: before, a picture that lies far off is nothing but spread.
+    if information < (spread / PRECISION) ** 2:
+        return np.zeros(2)
     return registration
 
 
