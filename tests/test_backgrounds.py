@@ -10,9 +10,10 @@ from drawn import SIZE, DrawnRecording, midline, write
 
 from midline3d.recording import check, load_recording, prepare
 from midline3d.recording.background.bubbles import bare_bubbles, sizes_of_bubbles, without_bubbles
+from midline3d.recording.background.registration import translated
 from midline3d.recording.background.samples import SampledView
 from midline3d.recording.background.signal import Tone
-from midline3d.recording.background.static import Standing
+from midline3d.recording.background.static import Standing, unsteadiness
 from midline3d.settings import LocatingSettings
 from midline3d.synth.dirt import shifted
 from midline3d.synth.files import _calibration, simulate
@@ -159,6 +160,35 @@ def test_fibres_that_cross_where_the_worm_is_are_dirt_however_heavy():
     np.testing.assert_array_equal(standing.without_worm(around, mass=1.0), things)
     around[:, 20:60, 20:180] = True  # most of it: a worm at rest, with what touches it
     assert not standing.without_worm(around, mass=1.0).any()
+
+
+def test_what_lies_near_a_worm_that_was_seen_whole_is_dirt():
+    fibre, worm = np.zeros((2, 80, 200), np.bool_)
+    fibre[20:24, 40:160] = True
+    worm[40:46, 60:120] = True
+    usual = np.where(fibre | worm, 60, 0).astype(np.float32)
+    standing = Standing(usual[None], usual, fibre | worm, STANDS_OUT)
+    near = np.ones((9, 80, 200), np.bool_)
+    assert not standing.without_worm(near, mass=1.0).any()  # either may be the worm at rest
+    seen = np.repeat(worm[None], 9, 0)
+    np.testing.assert_array_equal(standing.without_worm(near, mass=1.0, itself=seen), fibre)
+
+
+def test_things_at_rest_may_change_as_much_as_most_of_them_seem_to_move():
+    light = np.full((400, 400), 150, np.float32)
+    for row in range(40, 400, 64):
+        for column in range(40, 400, 64):
+            cv2.circle(light, (column, row), 6, 60, -1)
+    light = cv2.GaussianBlur(light, (0, 0), 1.2)
+    steep = np.abs(cv2.Sobel(light, cv2.CV_32F, 1, 0, scale=1 / 8)) > 5
+    assert not unsteadiness(light, np.zeros_like(light)).any()
+    shaken = [translated(light, np.array([across, down])) for across in (-0.6, 0.6) for down in (-0.6, 0.6)]
+    change = np.ptp(shaken, axis=0)
+    allowed = unsteadiness(light, change)
+    assert (allowed[steep] > change[steep]).mean() > 0.6
+    assert (unsteadiness(light, change / 4) == 0).all()  # as exactly as pictures are registered
+    few = np.where(np.arange(400)[:, None] < 80, light, 150).astype(np.float32)
+    assert not unsteadiness(few, change).any()  # one of few may be the worm
 
 
 def test_a_heavy_bubble_beside_a_worm_that_is_stretched_out_is_dirt():

@@ -155,13 +155,17 @@ class SampledView:
         light = light_field(masked_median(self.stack)[0], LIGHT)
         return [signal(picture, light, self.tone) for picture in self.stack]
 
-    def against_background(self, masks: NDArray[np.bool_], mass: float, slender: bool) -> list[Field]:
-        """Signals against the background as far as these masks of the worm, its mass, and whether it is stretched out
-        tell it."""
-        behind = self._without_worm(masks, mass, slender)
+    def against_background(
+        self, masks: NDArray[np.bool_], mass: float, slender: bool, itself: NDArray[np.bool_] | None = None
+    ) -> list[Field]:
+        """Signals against the background as far as these masks of the worm, its mass, whether it is stretched out, and
+        where it was seen tell it (see `Standing.without_worm`)."""
+        behind = self._without_worm(masks, mass, slender, itself)
         return [signal(one, behind, self.tone, brightness(one, behind, self.tone)) for one in self.stack]
 
-    def _without_worm(self, masks: NDArray[np.bool_], mass: float, slender: bool) -> Field:
+    def _without_worm(
+        self, masks: NDArray[np.bool_], mass: float, slender: bool, itself: NDArray[np.bool_] | None
+    ) -> Field:
         """The shrunken background as far as these masks of the worm tell it."""
         masks = self._beside_bubbles(masks)
         if not self.steadied:
@@ -170,7 +174,7 @@ class SampledView:
             self._steady(texture_of(shaken.background(self.dirt, self.tone)))
             self.steadied = True
         beside = BesideWorm.of(self.stack, masks, self.reach)
-        self.dirt = standing(self.stack, beside.light(), self.tone).without_worm(masks, mass, slender)
+        self.dirt = standing(self.stack, beside.light(), self.tone).without_worm(masks, mass, slender, itself)
         return beside.background(self.dirt, self.tone)
 
     def _beside_bubbles(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:

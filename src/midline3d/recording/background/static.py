@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field, Mask, fill, light_field, masked_median, sorted_stack
+from midline3d.recording.background.registration import CELL, LEAST_SLOPE, SMOOTHED, STEEP, THING, THINGS
 from midline3d.recording.background.signal import Tone, density_of, signal
 from midline3d.recording.slenderness import area_by_width, filled
 
@@ -22,6 +23,8 @@ it."""
 MOVES, SLOPE = 6.0, 0.4
 """Standard deviations of the noise, and px at the local slope, by which a moving pixel must change: an edge that is
 registered to a fraction of a px changes, too."""
+UNSTEADY = 1.5
+"""Times the px that most things' edges seem to move, by which one at rest may."""
 STANDS = (3.0, 8.0)
 """Standard deviations of the noise, and grey levels of 255, by which a static thing must stand out of the light."""
 BORDERS = 0.4
@@ -65,17 +68,24 @@ class Standing:
         density = density_of(self.usual[self.things])
         return float(np.bincount(labels[self.things], density, 1).max())
 
-    def without_worm(self, masks: NDArray[np.bool_], mass: float, slender: bool = False) -> Mask:
+    def without_worm(
+        self,
+        masks: NDArray[np.bool_],
+        mass: float,
+        slender: bool = False,
+        itself: NDArray[np.bool_] | None = None,
+    ) -> Mask:
         """The things less those where the worm always is that are parts of it: as heavy as a good part of a worm at
         rest and mostly there, or going on beyond their edge as dirt does not.
 
-        mass: the worm's usual one, px^2 of these pictures. slender: whether it was seen stretched out; then what is
-        round is not the worm.
+        masks: where it may be. mass: its usual one, px^2 of these pictures. slender: whether it was seen stretched out;
+        then what is round is not the worm. itself: where it was seen, once that includes what of it is at rest.
         """
         _, labels = cv2.connectedComponents(self.things.astype(np.uint8), connectivity=8)
         inside = self.things & (masks.mean(0) > ALWAYS)
+        there = inside if itself is None else self.things & (itself.mean(0) > ALWAYS)
         within, whole = (
-            np.bincount(labels[part], density_of(self.usual[part]), labels.max() + 1) for part in (inside, self.things)
+            np.bincount(labels[part], density_of(self.usual[part]), labels.max() + 1) for part in (there, self.things)
         )
         at_rest = (within > HEAVY * mass) & (within > WITHIN * whole)
         if slender:
@@ -111,8 +121,9 @@ def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     spare = 1 if len(stack) > MANY else 0
     base, most = ordered[spare], ordered[-1 - spare]
     noise = float(np.median(most - base)) / 3 + LEAST_NOISE
-    slopes = (cv2.Sobel(base, cv2.CV_32F, across, 1 - across, scale=1 / 8) for across in (1, 0))
-    moving = ((most - base) > MOVES * noise + SLOPE * np.hypot(*slopes)).astype(np.uint8)
+    usual = (ordered[(len(stack) - 1) // 2] + ordered[len(stack) // 2]) / 2
+    still = np.maximum(SLOPE * _slope(base), unsteadiness(usual, most - base - MOVES / 2 * noise))
+    moving = ((most - base) > MOVES * noise + still).astype(np.uint8)
     fence = cv2.dilate(cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((3, 3), np.uint8))
     _, labels, stats, _ = cv2.connectedComponentsWithStats(1 - fence, connectivity=4)
     largest = 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else -1
@@ -120,8 +131,33 @@ def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     least = stands_out(noise)
     stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > least
     things = stands & reached & (moving == 0)
-    usual = (ordered[(len(stack) - 1) // 2] + ordered[len(stack) // 2]) / 2
     return Standing(fields, usual, _standing_free(things, (stands | (moving > 0)) & ~things), least)
+
+
+def unsteadiness(usual: Field, change: Field) -> Field:
+    """(height, width) by how much things at rest may change: strongly compressed pictures of a shaken camera move block
+    by block, which no registration mends.
+
+    By the px that most things' edges seem to move, which must be more than the worm can be; 0 where they are few.
+
+    usual: what is mostly seen; change: by how much that changes beyond its noise.
+    """
+    slope = _slope(cv2.GaussianBlur(usual, (0, 0), SMOOTHED))
+    rows, columns = np.nonzero(slope > max(STEEP * float(np.median(slope)), LEAST_SLOPE))
+    _, cell, share = np.unique(rows // CELL * usual.shape[1] + columns // CELL, return_inverse=True, return_counts=True)
+    things = np.flatnonzero(share >= THING)
+    if len(things) < THINGS:
+        return np.zeros_like(usual)
+    moved = np.maximum(change[rows, columns], 0) / slope[rows, columns]
+    usually = float(np.median([np.median(moved[cell == thing]) for thing in things]))
+    if usually < SLOPE:
+        return np.zeros_like(usual)
+    return UNSTEADY * usually * np.asarray(cv2.dilate(slope, np.ones((3, 3), np.uint8)))
+
+
+def _slope(field: Field) -> Field:
+    """How steep a field is, per px."""
+    return np.hypot(*(cv2.Sobel(field, cv2.CV_32F, across, 1 - across, scale=1 / 8) for across in (1, 0)))
 
 
 def _standing_free(things: Mask, worm: Mask) -> Mask:

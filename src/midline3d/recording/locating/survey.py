@@ -340,28 +340,36 @@ def _against_backgrounds(
     factor: int,
     settings: LocatingSettings,
 ) -> Sighting:
-    """What is seen against backgrounds that are made without what was seen, twice."""
-    for _ in range(2):
+    """What is seen against backgrounds that are made without what was seen, twice.
+
+    The second time what is at rest of the worm has been seen along with what moves: then a thing at rest that lies
+    merely near it is dirt.
+    """
+    for again in (False, True):
         grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
-        fields = _against_background(views, sight.fields, sight, grow / factor, settings)
+        fields = _against_background(views, sight, grow / factor, settings, again)
         sight = decide(fields, samples, cameras, factor, settings, strangers)
     return sight
 
 
 def _against_background(
-    views: list[SampledView | None], fields: list[list[Field]], sight: Sighting, grow: float, settings: LocatingSettings
+    views: list[SampledView | None], sight: Sighting, grow: float, settings: LocatingSettings, again: bool
 ) -> list[list[Field]]:
-    """(view, sample) signals against backgrounds that were made without the worm as it was seen; the user's stay."""
+    """(view, sample) signals against backgrounds that were made without the worm as it was seen; the user's stay.
+
+    again: whether it was seen against such a background.
+    """
 
     def of_view(index: int) -> list[Field]:
         view = views[index]
         if view is None:
-            return fields[index]
+            return sight.fields[index]
         known = np.nan_to_num(sight.mass)
         # Nearly the same in all views, but where one shows the worm smaller than the others.
         mass = float(min(np.median(known), known[index])) / view.factor**2
         masks = masks_of(sight, index, grow, settings.others)
-        return view.against_background(masks, mass, sight.solid(index) > SLENDER)
+        itself = np.stack([sight.worm(sample, index) for sample in range(len(sight.found))]) if again else None
+        return view.against_background(masks, mass, sight.solid(index) > SLENDER, itself)
 
     return side_by_side(of_view, range(len(views)))
 
