@@ -121,8 +121,9 @@ def blocks(header: Header) -> Iterator[tuple[int, ...]]:
         yield header.frames[first : first + BLOCK]
 
 
-def write_netcdf(path: Path, parts: Iterable[xr.Dataset]) -> None:
-    """One netCDF file out of datasets that follow one another in time, one of them in memory at a time."""
+def write_netcdf(path: Path, parts: Iterable[xr.Dataset], frames: int) -> None:
+    """One netCDF file out of datasets that follow one another in time, one of them in memory at a time; `frames` in
+    all."""
     import h5netcdf
 
     written = 0
@@ -130,7 +131,9 @@ def write_netcdf(path: Path, parts: Iterable[xr.Dataset]) -> None:
         count = part.sizes["time"]
         claim(path.parent, 500_000 + part.nbytes * 5 // 4)  # HDF5 crashes on a full disk
         if not written:
-            part.to_netcdf(path, engine="h5netcdf", encoding=_packing(part), unlimited_dims=["time"])
+            # Only where more is to come: of an axis that can grow readers ask every variable for its length, often.
+            growing = ["time"] if count < frames else []
+            part.to_netcdf(path, engine="h5netcdf", encoding=_packing(part), unlimited_dims=growing)
         else:
             with h5netcdf.File(path, "a") as file:
                 file.resize_dimension("time", written + count)
@@ -145,7 +148,8 @@ def _packing(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
     for name, variable in dataset.variables.items():
         if "time" not in variable.dims:
             continue
-        chunks = (64 if variable.ndim > 1 else len(variable), *variable.shape[1:])
+        count = len(variable)
+        chunks = (min(64, count) if variable.ndim > 1 else count, *variable.shape[1:])
         squeezed = {"zlib": True, "complevel": 4, "shuffle": True} if variable.ndim > 1 else {}
         packing[str(name)] = {"chunksizes": chunks, **squeezed}
     return packing
