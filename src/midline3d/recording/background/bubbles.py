@@ -33,8 +33,6 @@ WIDEST = 4.0
 """Times as far from its centre as a bubble's middle reaches that its ring may end."""
 CHANGED = 0.25
 """Of a bubble's light: what a sample has more or less than usual on average, above which something lies before it."""
-
-
 SAME_SIZE = 1.2
 """Times that bubbles may differ in size and still be one."""
 OFTEN = 0.5
@@ -63,8 +61,11 @@ def bubbles_in(field: Field, least: float) -> list[Bubble]:
     if not field.min() < -least:
         return []
     _, labels, stats, centres = cv2.connectedComponentsWithStats((field < -least).astype(np.uint8), connectivity=8)
-    cores = zip(centres[1:].tolist(), stats[1:, cv2.CC_STAT_AREA].tolist(), strict=True)
-    found = (_bubble(field, labels == core, centre, area, least) for core, (centre, area) in enumerate(cores, 1))
+    found = []
+    for core, (left, top, width, height, area) in enumerate(stats[1:].tolist(), 1):
+        part = (slice(top, top + height), slice(left, left + width))
+        depth = -float(field[part][labels[part] == core].min())
+        found.append(_bubble(field, (float(centres[core, 0]), float(centres[core, 1])), area, depth, least))
     return [bubble for bubble in found if bubble is not None]
 
 
@@ -115,24 +116,21 @@ def smoothed(field: Field) -> Field:
     return np.asarray(cv2.GaussianBlur(field, (0, 0), 1.0))
 
 
-def _bubble(
-    field: Field, core: NDArray[np.bool_], centre: tuple[float, float], area: float, least: float
-) -> Bubble | None:
-    """The bubble with this middle; None where it has no ring of the worm's sign around it, which stands out by `least`
-    or more."""
+def _bubble(field: Field, centre: tuple[float, float], area: float, depth: float, least: float) -> Bubble | None:
+    """The bubble whose middle has so many px and is lighter than the light by `depth`; None where it has no ring of the
+    worm's sign around it, which stands out by `least` or more."""
     radius = (area / np.pi) ** 0.5
     far = np.arange(STEP, WIDEST * radius + 2, STEP)
     light = _around(field, centre, far)
     # In nearly all directions, whatever else lies in the others.
     ring, level = np.quantile(light, 1 - ROUND, axis=0), np.median(light, 0)
     peak = int(ring.argmax())
-    depth = -float(field[core].min())
     if ring[peak] < max(least, EVEN * level[peak]) or depth < SHALLOW * level[peak]:
         return None
     ends = np.flatnonzero(ring[peak:] < FAINT * ring[peak])
     if not len(ends):
         return None
-    return Bubble((centre[0], centre[1]), float(far[peak + int(ends[0])]))
+    return Bubble(centre, float(far[peak + int(ends[0])]))
 
 
 def _around(field: Field, centre: tuple[float, float], far: NDArray[np.float64]) -> Field:

@@ -80,6 +80,8 @@ class Survey:
     """The frames looked at."""
     found: tuple[Found, ...]
     """Where the worm is in each of them."""
+    bubbles: tuple[tuple[float, ...], ...]
+    """Of every view, px: how far bubbles that drift reach from their centres."""
     heaviest: Array = field(default_factory=lambda: np.zeros((0, 2, 2)))
     """(sample, camera, 2) px: the heaviest thing's place, NaN where there is none."""
     second: float = 0.0
@@ -87,8 +89,6 @@ class Survey:
     strangers: tuple[tuple[Stranger, ...], ...] = ()
     """Of every view, what is known not to be the worm though more than the worm speaks for it; empty where there is no
     need to know."""
-    bubbles: tuple[tuple[float, ...], ...] = ()
-    """Of every view, px: how far bubbles that drift reach from their centres."""
     aside: bool = False
     """Whether the user's background pictures show the worm itself, so that backgrounds were made without them."""
 
