@@ -124,8 +124,15 @@ def test_a_nearly_still_worm_of_the_simulator_before_its_empty_scenery(tmp_path)
     assert (np.linalg.norm(prepared.log.centre - way.mean(1), axis=1) * 90).max() < 9
 
 
-def test_a_faint_worm_that_hardly_moves_does_not_burn_in(tmp_path):
-    plan = Plan("varied", 15, seed=2, nuisance="contrast", level=3.0, source="npy")
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan("varied", 15, seed=2, nuisance="contrast", level=3.0, source="npy"),
+        Plan("clean", 3, size=256, px_per_mm=80.0, source="npy"),
+    ],
+    ids=["faint", "three frames"],
+)
+def test_a_worm_that_hardly_moves_does_not_burn_in(tmp_path, plan):
     prepared = prepare(load_recording(simulate(tmp_path / "film", plan)), LocatingSettings(), tmp_path / "p")
     truth = xr.load_dataset(tmp_path / "film" / "truth.nc")["projection"][:, :, 12:-12].to_numpy()
     for view in range(3):
