@@ -37,6 +37,15 @@ def test_a_worm_that_moves_or_lies_still_is_neither(moving: list[np.ndarray]) ->
     assert rigid_thing(moving) is None
 
 
+def test_what_glides_along_itself_is_a_worm() -> None:
+    """One that is nearly straight and gets on by its own length; a fibre drifts to its side as well."""
+    along = np.linspace(0, 1, VERTICES)
+    line = np.stack([along, 0.05 * np.sin(np.pi * along), 0 * along], -1)
+    ways = [np.array([place, aside * place, 0.0]) for aside in (0.1, 0.6) for place in np.linspace(0, 1, FRAMES)]
+    assert rigid_thing([line + way for way in ways[:FRAMES]]) is None
+    assert rigid_thing([line + way for way in ways[FRAMES:]]) == "fibre"
+
+
 def test_a_few_midlines_and_those_of_a_point_tell_nothing() -> None:
     assert rigid_thing(lines(1.0)[: FEWEST - 1]) is None
     assert rigid_thing([np.zeros((8, 3))] * FRAMES) is None
