@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.recording.background.bubbles import bare_bubbles
-from midline3d.recording.background.light import Field, light_field, masked_median, shrink
+from midline3d.recording.background.light import Field, Mask, light_field, masked_median, shrink
 from midline3d.recording.background.registration import THINGS, Texture, registration_of, texture_of, translated
 from midline3d.recording.background.signal import Tone, brightness, signal
 from midline3d.recording.background.static import (
     LIGHT,
     SEEN,
     BesideWorm,
+    Standing,
     standing,
 )
 from midline3d.recording.description import Recording, View
@@ -128,6 +129,18 @@ class Shelf:
         self.pictures[number] = picture
 
 
+@dataclass(frozen=True, eq=False)
+class StillThings:
+    """What stands still in one view's samples, and which of it is the worm."""
+
+    masks: NDArray[np.bool_]
+    """(sample, height, width) where the worm may be."""
+    beside: BesideWorm
+    standing: Standing
+    at_rest: Mask
+    """(height, width) the worm at rest, by this view alone."""
+
+
 class SampledView:
     """One view's samples on the way to its background."""
 
@@ -155,18 +168,11 @@ class SampledView:
         light = light_field(masked_median(self.stack)[0], LIGHT)
         return [signal(picture, light, self.tone) for picture in self.stack]
 
-    def against_background(
+    def still(
         self, masks: NDArray[np.bool_], mass: float, slender: bool, itself: NDArray[np.bool_] | None = None
-    ) -> list[Field]:
-        """Signals against the background as far as these masks of the worm, its mass, whether it is stretched out, and
-        where it was seen tell it (see `Standing.without_worm`)."""
-        behind = self._without_worm(masks, mass, slender, itself)
-        return [signal(one, behind, self.tone, brightness(one, behind, self.tone)) for one in self.stack]
-
-    def _without_worm(
-        self, masks: NDArray[np.bool_], mass: float, slender: bool, itself: NDArray[np.bool_] | None
-    ) -> Field:
-        """The shrunken background as far as these masks of the worm tell it."""
+    ) -> StillThings:
+        """What stands still, as far as these masks of the worm, its mass, whether it is stretched out, and where it was
+        seen tell it (see `Standing.at_rest`)."""
         masks = self._beside_bubbles(masks)
         if not self.steadied:
             # Without the worm what is left can be trusted to be at rest, however few things there are.
@@ -174,8 +180,14 @@ class SampledView:
             self._steady(texture_of(shaken.background(self.dirt, self.tone)))
             self.steadied = True
         beside = BesideWorm.of(self.stack, masks, self.reach)
-        self.dirt = standing(self.stack, beside.light(), self.tone).without_worm(masks, mass, slender, itself)
-        return beside.background(self.dirt, self.tone)
+        found = standing(self.stack, beside.light(), self.tone)
+        return StillThings(masks, beside, found, found.at_rest(masks, mass, slender, itself))
+
+    def against_background(self, still: StillThings, rests: bool = True) -> list[Field]:
+        """Signals against the background. rests: whether what is the worm at rest by this view is that by others."""
+        self.dirt = still.standing.without_worm(still.masks, still.at_rest if rests else None)
+        behind = still.beside.background(self.dirt, self.tone)
+        return [signal(one, behind, self.tone, brightness(one, behind, self.tone)) for one in self.stack]
 
     def _beside_bubbles(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Masks of the worm without bubbles that lie bare there, near as it may be."""

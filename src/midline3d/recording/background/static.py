@@ -68,30 +68,35 @@ class Standing:
         density = density_of(self.usual[self.things])
         return float(np.bincount(labels[self.things], density, 1).max())
 
-    def without_worm(
+    def at_rest(
         self,
         masks: NDArray[np.bool_],
         mass: float,
         slender: bool = False,
         itself: NDArray[np.bool_] | None = None,
     ) -> Mask:
-        """The things less those where the worm always is that are parts of it: as heavy as a good part of a worm at
-        rest and mostly there, or going on beyond their edge as dirt does not.
+        """Those of the things that are the worm at rest by this view: as heavy as a good part of it, and mostly where
+        it always is.
 
         masks: where it may be. mass: its usual one, px^2 of these pictures. slender: whether it was seen stretched out;
         then what is round is not the worm. itself: where it was seen, once that includes what of it is at rest.
         """
         _, labels = cv2.connectedComponents(self.things.astype(np.uint8), connectivity=8)
-        inside = self.things & (masks.mean(0) > ALWAYS)
-        there = inside if itself is None else self.things & (itself.mean(0) > ALWAYS)
+        there = self.things & ((masks if itself is None else itself).mean(0) > ALWAYS)
         within, whole = (
             np.bincount(labels[part], density_of(self.usual[part]), labels.max() + 1) for part in (there, self.things)
         )
-        at_rest = (within > HEAVY * mass) & (within > WITHIN * whole)
+        rests = (within > HEAVY * mass) & (within > WITHIN * whole)
         if slender:
-            round_ones = [thing for thing in np.flatnonzero(at_rest) if area_by_width(filled(labels == thing)) < ROUND]
-            at_rest[round_ones] = False
-        return self.things & ~at_rest[labels] & ~self._going_on(inside)
+            round_ones = [thing for thing in np.flatnonzero(rests) if area_by_width(filled(labels == thing)) < ROUND]
+            rests[round_ones] = False
+        return self.things & rests[labels]
+
+    def without_worm(self, masks: NDArray[np.bool_], at_rest: Mask | None = None) -> Mask:
+        """The things less the worm at rest, and less those where the worm always is that go on beyond their edge, as
+        dirt does not. masks: where it may be."""
+        beside = self.things & ~self._going_on(self.things & (masks.mean(0) > ALWAYS))
+        return beside if at_rest is None else beside & ~at_rest
 
     def _going_on(self, inside: Mask) -> Mask:
         """Those of some pixels of the things beyond most of whose edge their light goes on."""

@@ -25,7 +25,7 @@ from midline3d.recording.background.light import (
     relit,
     shrink,
 )
-from midline3d.recording.background.samples import SampledView, Samples, Shelf, take_samples
+from midline3d.recording.background.samples import SampledView, Samples, Shelf, StillThings, take_samples
 from midline3d.recording.background.signal import Side, Tone, signal, white
 from midline3d.recording.background.static import LIGHT, stands_out
 from midline3d.recording.description import Recording
@@ -253,6 +253,8 @@ def _survey_stretch(
     )
     sight = decide(fields, samples, cameras, factor, settings)
     still = _at_rest(sight.mass, [0.0 if view is None else view.heaviest * factor**2 for view in views], settings)
+    moving = np.nan_to_num(sight.mass)
+    moves = ~still & (moving > WHOLE * moving.max())
     if still.any():
         lit = [
             view.against_light() if view is not None and rests else shown
@@ -262,7 +264,7 @@ def _survey_stretch(
         # A small worm that moves among heavy dirt is lighter too; but dirt is round, and the worm leaves it.
         if not (still.all() and sight.wormlike(rest) and not sight.lies_within(rest)):
             sight = rest
-    views, sight, strangers = _what_bends(views, sight, samples, cameras, factor, settings)
+    views, sight, strangers = _what_bends(views, sight, moves, samples, cameras, factor, settings)
     grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
 
     def background(index: int) -> Field:
@@ -297,6 +299,7 @@ def _survey_stretch(
 def _what_bends(
     views: list[SampledView | None],
     first: Sighting,
+    moves: NDArray[np.bool_],
     samples: Samples,
     cameras: Pinholes,
     factor: int,
@@ -305,8 +308,10 @@ def _what_bends(
     """What is seen against the background, with the views that it was seen in and, of each, what is not the worm.
 
     Where it never changes its shape, and something else does when all that does not is left out, that is the worm.
+
+    moves: see `_against_backgrounds`.
     """
-    sight = _against_backgrounds(views, first, [], samples, cameras, factor, settings)
+    sight = _against_backgrounds(views, first, moves, [], samples, cameras, factor, settings)
     if not sight.likeness() > ALIKE:
         return views, sight, []
     more = replace(settings, candidates=LOOKED_AT * settings.candidates)
@@ -315,7 +320,7 @@ def _what_bends(
     )
     apart = [copy(view) for view in views]
     other = decide(first.fields, samples, cameras, factor, settings, strangers)
-    other = _against_backgrounds(apart, other, strangers, samples, cameras, factor, settings)
+    other = _against_backgrounds(apart, other, moves, strangers, samples, cameras, factor, settings)
     if other.bends(settings.tolerance) and not other.lies_within(sight):
         return apart, other, strangers
     return views, sight, []
@@ -337,6 +342,7 @@ def _first_signals(view: SampledView | None, stack: Field, tone: Tone, own: Any,
 def _against_backgrounds(
     views: list[SampledView | None],
     sight: Sighting,
+    moves: NDArray[np.bool_],
     strangers: list[list[Stranger]],
     samples: Samples,
     cameras: Pinholes,
@@ -347,33 +353,52 @@ def _against_backgrounds(
 
     The second time what is at rest of the worm has been seen along with what moves, in views that show it as heavy as
     others do: then a thing at rest that lies merely near it is dirt.
+
+    moves: (camera,) whether what moves is the whole worm there, so that a thing that rests in no other view is dirt.
     """
     for again in (False, True):
         grow = settings.grow * max(extent_of(cameras, sight), LEAST_EXTENT)
-        fields = _against_background(views, sight, grow / factor, settings, again)
+        fields = _against_background(views, sight, moves, grow / factor, settings, again)
         sight = decide(fields, samples, cameras, factor, settings, strangers)
     return sight
 
 
 def _against_background(
-    views: list[SampledView | None], sight: Sighting, grow: float, settings: LocatingSettings, again: bool
+    views: list[SampledView | None],
+    sight: Sighting,
+    moves: NDArray[np.bool_],
+    grow: float,
+    settings: LocatingSettings,
+    again: bool,
 ) -> list[list[Field]]:
     """(view, sample) signals against backgrounds that were made without the worm as it was seen; the user's stay.
 
-    again: whether it was seen against such a background.
+    moves: (camera,) see `_against_backgrounds`; again: whether it was seen against such a background.
     """
 
-    def of_view(index: int) -> list[Field]:
+    def look(index: int) -> StillThings | None:
         view = views[index]
         if view is None:
-            return sight.fields[index]
+            return None
         known = np.nan_to_num(sight.mass)
         # Nearly the same in all views, but where one shows the worm smaller than the others.
         mass = float(min(np.median(known), known[index])) / view.factor**2
         masks = masks_of(sight, index, grow, settings.others)
         whole = again and bool(known[index] > WHOLE * known.max())
         itself = np.stack([sight.worm(sample, index) for sample in range(len(sight.found))]) if whole else None
-        return view.against_background(masks, mass, sight.solid(index) > SLENDER, itself)
+        return view.still(masks, mass, sight.solid(index) > SLENDER, itself)
+
+    still = side_by_side(look, range(len(views)))
+    resting = [things is not None and bool(things.at_rest.any()) for things in still]
+
+    def of_view(index: int) -> list[Field]:
+        view, things = views[index], still[index]
+        if view is None or things is None:
+            return sight.fields[index]
+        others = [rests for other, rests in enumerate(resting) if other != index and views[other] is not None]
+        # A worm that rests does so in all views.
+        alone = bool(moves[index]) and len(others) > 0 and 2 * sum(others) < len(others)
+        return view.against_background(things, rests=not alone)
 
     return side_by_side(of_view, range(len(views)))
 
