@@ -8,9 +8,9 @@ from pathlib import Path
 # Before torch is loaded, as the command does: threads that wait for each other sleep.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import pytest  # noqa: E402
-import torch  # noqa: E402
-from jaxtyping import config, install_import_hook  # noqa: E402
+import pytest
+import torch
+from jaxtyping import config, install_import_hook
 
 # As many as there are cores, divided among the processes that run tests side by side.
 THREADS = max(1, 2 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

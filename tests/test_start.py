@@ -17,6 +17,7 @@ from midline3d.fitting.start import blurred, coarser, random_starts, refined, se
 from midline3d.fitting.views import Views
 from midline3d.settings import Settings
 from midline3d.synth.scene import Plan, make_scene
+from midline3d.tracking import begin
 from midline3d.tracking.begin import find_start, searched, size_of, start_pairs
 from midline3d.tracking.clip import Clip, balanced
 
@@ -187,6 +188,32 @@ def test_pairs_are_far_apart_and_reached_through_located_frames() -> None:
         assert len(pair) == 1 or abs(pair[1] - pair[0]) == 3
     first = [pair[0] for pair in rounds[0]]
     assert abs(first[0] - first[1]) > 6
+
+
+def test_a_clearer_start_is_confirmed_by_others_than_its_partner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worm is found in frames 9 and 12, each paired with one where it is not; something else is found twice."""
+    settings = replace(SETTINGS, start=replace(SETTINGS.start, pairs=3, apart=6))
+    clip = clip_of(Plan("clean", 24, size=192, px_per_mm=55.0, seed=2), 100, settings)
+    nowhere = random_starts(clip.plain_views([0]), 0.3, 0.02, N, torch.Generator().manual_seed(0))
+    explained = {3: 0.5, 9: 0.8, 15: 0.6, 21: 0.6, 12: 0.79, 18: 0.5}
+    asked = []
+
+    def found(clip: Clip, frames: list[int], *others: object) -> list[begin.Start]:
+        return [begin.Start(frame, nowhere, explained[frame]) for frame in frames]
+
+    def confirmed(clip: Clip, pairs: list[list[begin.Start]]) -> list[begin.Start]:
+        asked.append([tuple(start.frame for start in pair) for pair in pairs])
+        alike = [abs(one.explained - other.explained) < 0.05 for one, other in pairs]
+        return [replace(start, confirmed=same) for pair, same in zip(pairs, alike, strict=True) for start in pair]
+
+    monkeypatch.setattr(begin, "start_pairs", lambda clip: iter([[(3, 9), (15, 21), (12, 18)]]))
+    monkeypatch.setattr(begin, "searched", found)
+    monkeypatch.setattr(begin, "_confirmed", confirmed)
+    start = find_start(clip, torch.Generator().manual_seed(0), quiet)
+    assert asked == [[(3, 9), (15, 21), (12, 18)], [(9, 12), (12, 9)]]
+    assert (start.frame, start.confirmed) == (9, True)
+    clip.prepared.log.location[10] = 2  # the worm is not located between them
+    assert find_start(clip, torch.Generator().manual_seed(0), quiet).frame == 15
 
 
 def test_crops_that_show_nothing_are_named() -> None:

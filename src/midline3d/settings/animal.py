@@ -47,6 +47,8 @@ class StartSettings:
     the next by what a hidden tail would gain."""
     agree: Weight = 0.7
     """Of the body's sigma: two curves whose mean distance in the views is less are the same."""
+    clearer: Share = 0.05
+    """Of the light: a start that explains as much more than all that were confirmed is held against others, too."""
     polish: Annotated[int, Range(1, 1000)] = 2
     """Best starts of each frame that are then fitted to the end: the coarse search ranks close ones by chance."""
     rounds: Annotated[int, Range(1, 100)] = 3

@@ -163,7 +163,10 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
         starts = iter(searched(clip, [frame for pair in pairs for frame in pair], size, generator))
         found = [[next(starts) for _ in pair] for pair in pairs]
         tried.extend(_confirmed(clip, found) if settings.confirmed else [start for pair in found for start in pair])
-        if not settings.confirmed or any(start.confirmed for start in tried):
+        if not settings.confirmed:
+            break
+        if any(start.confirmed for start in tried):
+            tried.extend(_confirmed(clip, _overlooked(clip, tried)))
             break
     best = max(tried, key=lambda start: (start.confirmed, start.explained))
     if settings.confirmed and not best.confirmed and len(clip.found) > 1:
@@ -306,6 +309,29 @@ def _confirmed(clip: Clip, pairs: list[list[Start]]) -> list[Start]:
         same = distance(clip, other.frame, state, other.state) < near
         confirmed += [replace(start, confirmed=same) for start in (one, other)]
     return [*confirmed, *single]
+
+
+def _overlooked(clip: Clip, tried: list[Start]) -> list[list[Start]]:
+    """Pairs of starts of which one explains clearly more light than all that were confirmed, and the other lies close
+    enough to confirm it.
+
+    What lies beside the worm can be found again, too: among fibres two frames agreed on a curve of twice the worm's
+    length, while the worm itself had been found in two others, each paired with one where it was not.
+    """
+    settings, located = clip.settings.start, set(_found(clip))
+    known = max(start.explained for start in tried if start.confirmed)
+    better = [start for start in tried if not start.confirmed and start.explained > known + settings.clearer]
+    pairs = []
+    for start in better:
+        others = [
+            other
+            for other in tried
+            if settings.apart <= 2 * abs(other.frame - start.frame) <= 4 * settings.apart
+            and located.issuperset(range(min(start.frame, other.frame), max(start.frame, other.frame)))
+        ]
+        if others:
+            pairs.append([start, max(others, key=lambda other: other.explained)])
+    return pairs
 
 
 @dataclass(frozen=True)
