@@ -1,6 +1,7 @@
 """The command: what it prints, where, and with what status it ends."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -265,6 +266,20 @@ def test_limits_and_rivals_refuse_in_one_sentence(
     run = midline3d("limits", tmp_path / "d", "--only", "cameras", "--within", 1, "--frames", 2, "--jobs", 1, "--json")
     found = json.loads(run.out)
     assert run.status == 0 and found["asked"] == 9 and found["recordings"] == 0
+
+
+@pytest.mark.parametrize(("asked", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_that_wait_sleep(
+    midline3d: Command, monkeypatch: pytest.MonkeyPatch, asked: str | None, policy: str
+) -> None:
+    """Unless the user has them spin, which takes other work's time."""
+    if asked is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    else:
+        monkeypatch.setenv("OMP_WAIT_POLICY", asked)
+    assert midline3d("--help").status == 0
+    assert os.environ["OMP_WAIT_POLICY"] == policy
+
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
