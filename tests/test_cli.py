@@ -281,7 +281,6 @@ def test_threads_that_wait_sleep(
     assert os.environ["OMP_WAIT_POLICY"] == policy
 
 
-
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_interrupted(clean: Path, tmp_path: Path) -> None:
     # What runs in the background of a shell is born deaf to interrupts, and so would be its children.
