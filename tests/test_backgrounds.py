@@ -253,12 +253,12 @@ def test_what_has_no_light_middle_may_be_a_coil():
     assert bare_bubbles(far, far[0], STANDS_OUT) is None
 
 
-def drifting_bubble(samples=12):
+def drifting_bubble(samples=12, middle=-50):
     """(sample, height, width) a bubble that drifts over a worm's tail."""
     pictures = []
     for sample in range(samples):
         picture = np.zeros((90, 120), np.float32)
-        cv2.circle(picture, (30 + 3 * sample, 40 + sample), 5, -50, -1)
+        cv2.circle(picture, (30 + 3 * sample, 40 + sample), 5, middle, -1)
         cv2.circle(picture, (30 + 3 * sample, 40 + sample), 9, 90, 4)
         pictures.append(cv2.GaussianBlur(picture, (0, 0), 1.0))
     return np.stack(pictures)
@@ -269,7 +269,7 @@ def test_a_bubble_that_drifts_is_taken_off_every_frame_and_the_worm_is_left():
     cv2.line(worm, (15, 68), (105, 58), 60, 5)
     worm = cv2.GaussianBlur(worm, (0, 0), 1.0)
     fields = drifting_bubble() + worm
-    sizes = sizes_of_bubbles(list(fields), STANDS_OUT)
+    sizes = sizes_of_bubbles(list(fields), STANDS_OUT, worm=0)
     assert len(sizes) == 1 and 10 < sizes[0] < 15
     left = np.stack([without_bubbles(field, sizes, STANDS_OUT) for field in fields])
     assert np.abs(fields - worm).max() > 80
@@ -281,8 +281,19 @@ def test_a_bubble_that_drifts_is_taken_off_every_frame_and_the_worm_is_left():
 def test_a_ring_that_few_samples_show_may_be_a_worm_that_is_curled_up():
     fields = drifting_bubble()
     fields[5:] = 0
-    assert sizes_of_bubbles(list(fields), STANDS_OUT) == []
-    assert sizes_of_bubbles([], STANDS_OUT) == []
+    assert sizes_of_bubbles(list(fields), STANDS_OUT, worm=1000) == []
+    assert sizes_of_bubbles([], STANDS_OUT, worm=1000) == []
+
+
+def test_a_middle_that_is_hardly_lighter_is_a_bubble_s_within_a_closed_ring_that_is_not_all_of_the_worm():
+    fields = drifting_bubble(middle=-22)
+    sizes = sizes_of_bubbles(list(fields), STANDS_OUT, worm=1000)
+    assert len(sizes) == 1
+    assert np.abs(without_bubbles(fields[3], sizes, STANDS_OUT)).max() < 20
+    assert sizes_of_bubbles(list(fields), STANDS_OUT, worm=200) == []  # it may be the worm itself
+    uneven = [field * np.where(np.arange(120) < 30 + 3 * sample, 0.7, 1) for sample, field in enumerate(fields)]
+    assert sizes_of_bubbles(uneven, STANDS_OUT, worm=1000) == []
+    assert sizes_of_bubbles(list(drifting_bubble(middle=-5)), STANDS_OUT, worm=1000) == []
 
 
 def test_a_bubble_that_the_worm_never_leaves_is_background():

@@ -276,8 +276,10 @@ def _survey_stretch(
     backgrounds = _of_all_views(background, len(views), factor)
     noise = np.array([np.median([noise_of(shown) for shown in view]) for view in sight.fields])
     bubbles = [
-        [size * factor for size in sizes_of_bubbles(fields, stands_out(level))]
-        for fields, level in zip(sight.fields, noise.tolist(), strict=True)
+        [size * factor for size in sizes_of_bubbles(fields, stands_out(level), worm)]
+        for fields, level, worm in zip(
+            sight.fields, noise.tolist(), (np.nan_to_num(sight.mass) / factor**2).tolist(), strict=True
+        )
     ]
     places = np.array([heaviest(views) for views in sight.seen])
     ghost = max((ghost_of(sight, index, factor) for index, own in enumerate(given) if own is not None), default=0.0)
