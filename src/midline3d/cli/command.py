@@ -57,7 +57,7 @@ def main() -> None:
     """The entry point: whatever goes wrong is one sentence on standard error, and a status that says whose fault."""
     warnings.showwarning = warn
     # Before torch is loaded, and for all processes that are begun: threads that wait for each other sleep. By default
-    # they spin, and beside other work on the machine a reconstruction then takes three times as long.
+    # they spin, and beside other work on the machine a reconstruction then takes twice as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         sys.exit(app(standalone_mode=False) or 0)
