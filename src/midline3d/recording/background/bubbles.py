@@ -28,7 +28,7 @@ nothing."""
 SHALLOW = 0.35
 """Of the ring's light: a middle that is lighter than the light by less may be a worm's own fringe. Those two had 0.5
 and 0.7."""
-CLOSED, SHALLOWEST, LIGHT = 0.9, 0.15, 0.5
+CLOSED, SHALLOWEST, PART = 0.9, 0.15, 0.5
 """A middle that is less light than that, but still by so much of the ring's light, is a bubble's if nine of ten
 directions have so much of the ring's usual light, and all of the ring is lighter than so much of the worm: else it may
 be the worm itself, curled up to a ring. Of seven bubbles of one image model, on or beside a worm, middles were lighter
@@ -100,16 +100,12 @@ def bare_bubbles(fields: Field, usual: Field, least: float) -> NDArray[np.bool_]
 def sizes_of_bubbles(fields: Sequence[Field], least: float, worm: float) -> list[float]:
     """px from the centre to where the ring ends, of bubbles that are not background: those that most samples of one
     view show in one size, wherever. worm: its mass, px^2 of these pictures."""
-    reaches = [
-        np.array(
-            [
-                bubble.reach
-                for bubble in bubbles_in(smoothed(field), least)
-                if not bubble.shallow or bubble.mass < LIGHT * worm
-            ]
-        )
-        for field in fields
-    ]
+
+    def known(field: Field) -> list[float]:
+        found = bubbles_in(smoothed(field), least)
+        return [bubble.reach for bubble in found if not bubble.shallow or bubble.mass < PART * worm]
+
+    reaches = [np.array(known(field)) for field in fields]
     sizes: list[float] = []
     for size in sorted(np.concatenate([*reaches, np.zeros(0)]).tolist()):
         seen = np.mean([(np.abs(np.log(reach / size)) < np.log(SAME_SIZE)).any() for reach in reaches])

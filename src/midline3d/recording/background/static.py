@@ -92,7 +92,7 @@ class Standing:
             rests[round_ones] = False
         return self.things & rests[labels]
 
-    def without_worm(self, masks: NDArray[np.bool_], at_rest: Mask | None = None) -> Mask:
+    def without_worm(self, masks: NDArray[np.bool_], at_rest: Mask | None) -> Mask:
         """The things less the worm at rest, and less those where the worm always is that go on beyond their edge, as
         dirt does not. masks: where it may be."""
         beside = self.things & ~self._going_on(self.things & (masks.mean(0) > ALWAYS))
