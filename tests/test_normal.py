@@ -128,7 +128,7 @@ def test_the_gradient_of_all_pixels(own: bool, robust: float) -> None:
     objective = Objective(cutoff=1e-3, robust=robust)
     step = torch.zeros(scene.layout.count, dtype=DOUBLE, requires_grad=True)
     right = torch.autograd.grad(scene.loss(step, objective), step)[0]
-    made = products(scene.blobs(scene.state), scene.images, objective, Reference())
+    made = products(scene.blobs(scene.state), scene.images, objective, renderer=Reference())
     appearance = scene.appearance(scene.state)
     system = pixel_system(made, scene.state, appearance, scene.cameras, scene.basis, scene.layout)
     assert float(made.loss.sum()) == pytest.approx(float(scene.loss(step.detach(), objective)), rel=1e-9)
@@ -143,7 +143,7 @@ def test_the_gradient_of_all_pixels(own: bool, robust: float) -> None:
 def test_the_hessian_is_a_positive_gram_matrix() -> None:
     scene = Scene()
     objective = Objective(cutoff=1e-3)
-    made = products(scene.blobs(scene.state), scene.images, objective, Reference())
+    made = products(scene.blobs(scene.state), scene.images, objective, renderer=Reference())
     system = pixel_system(made, scene.state, scene.appearance(scene.state), scene.cameras, scene.basis, scene.layout)
     hessian = system.hessian[0]
     assert torch.allclose(hessian, hessian.mT, rtol=1e-9, atol=1e-9 * float(hessian.abs().max()))

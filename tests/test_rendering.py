@@ -15,6 +15,7 @@ from midline3d.rendering import (
     Patches,
     Reference,
     Rendering,
+    covered,
     cpu,
     operator,
     products,
@@ -210,6 +211,24 @@ def test_body_agrees_with_the_reference(renderer, dtype, rho, size):
         result = renderer().products(blobs, images, objective)
         for name, value in vars(expected).items():
             assert_close(getattr(result, name), value, dtype, name)
+
+
+@pytest.mark.parametrize("renderer", [pytest.param(Reference, id="reference"), *RENDERERS])
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nothing_contradicts_the_render_beyond_the_picture(renderer, objective, dtype):
+    """As if the images were there what is drawn."""
+    blobs, images = scene(SIZES[0], 1.3, dtype)
+    height, width = images.shape[-2:]
+    borders = [[3.0, width - 6.0, -2.0, height + 9.0], [-1.5, width / 2, 4.0, height / 2], [0.0, -1.0, 0.0, -1.0]]
+    picture = torch.tensor([borders], dtype=dtype)
+    exact = Blobs(*(tensor.double() for tensor in blobs.tensors()))
+    drawn = Reference().forward(exact, images.double(), CUTOFF)[0].image
+    filled = torch.where(covered(picture, images.shape[-2:]), images.double(), drawn)
+    result = renderer().products(blobs, images, objective, picture)
+    expected = Reference().products(exact, filled, objective)
+    for name in ("gram", "slope", "loss", "mass"):
+        assert_close(getattr(result, name), getattr(expected, name), dtype, name)
 
 
 @pytest.mark.parametrize("renderer", [pytest.param(Reference, id="reference"), *RENDERERS])

@@ -83,6 +83,17 @@ def test_products_agree_with_the_reference(dtype, objective, sizes):
     assert_same(actual, Reference().products(blobs, images, objective), dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nothing_contradicts_the_render_beyond_the_picture(dtype):
+    blobs, images = scene(dtype, **SCENES[0])
+    height, width = images.shape[-2:]
+    picture = torch.tensor([3.0, width - 6.0, -2.0, height / 2], dtype=dtype, device=DEVICE)
+    picture = picture.expand(*images.shape[:2], 4).contiguous()
+    objective = Objective(CUTOFF, robust=0.125)
+    actual = Triton().products(blobs, images, objective, picture)
+    assert_same(actual, Reference().products(blobs, images, objective, picture), dtype)
+
+
 def test_gradients_flow_through_the_operator():
     blobs, images = scene(torch.float64, cameras=1, vertices=3, height=12, width=12)
     blobs = Blobs(*(tensor.requires_grad_() for tensor in blobs.tensors()))

@@ -159,11 +159,9 @@ def evaluate(problem: Problem, state: FrameState) -> Evaluation:
 def _pixels(problem: Problem, blobs: Blobs) -> Products:
     """What the images say of blobs; beyond the cameras' pictures, where there are none, that they are right."""
     views = problem.views
-    covered = views.covered()
-    if covered is None:
-        return products(blobs, views.images, problem.objective)
-    drawn = render(blobs, views.images, problem.objective.cutoff).image
-    found = products(blobs, torch.where(covered, views.images, drawn), problem.objective)
+    found = products(blobs, views.images, problem.objective, views.picture)
+    if views.picture is None:
+        return found
     seen = room_around(blobs.centre, views.picture) >= -OUTSIDE * blobs.sigma
     return replace(found, gram=found.gram * seen[..., None, None])
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from midline3d.cameras import Cameras
+from midline3d.rendering import covered
 from midline3d.shapes import Bool, Float, Int, Tensor
 
 
@@ -32,10 +33,7 @@ class Views:
         """Whether each pixel lies in its camera's picture, beyond which nothing is known; None where all do."""
         if self.picture is None:
             return None
-        rows, columns = (torch.arange(size, device=self.images.device) for size in self.images.shape[-2:])
-        left, right, top, bottom = self.picture[..., None].unbind(2)
-        across, down = (columns >= left) & (columns <= right), (rows >= top) & (rows <= bottom)
-        return down[..., :, None] & across[..., None, :]
+        return covered(self.picture, self.images.shape[-2:])
 
 
 def room_around(

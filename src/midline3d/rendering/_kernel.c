@@ -73,6 +73,7 @@ typedef struct {
     int64_t job, views, vertices, height, width;
     double cutoff, robust;
     const void *centre, *sigma, *iota, *rho, *images;
+    const void *picture; /* (view, 4) first and last column, first and last row that are known; NULL where all are */
     const void *up_image, *up_overlap, *up_mass;
     void *owner, *image, *overlap, *mass, *gram, *slope, *loss;
     void *sums;     /* (view, BANDS, vertex, SUMS[job]): each band's own */
@@ -178,7 +179,7 @@ typedef struct {
 
 #define AT(name) {#name, offsetof(scene, name)},
 static const field scene_fields[] = {AT(job) AT(views) AT(vertices) AT(height) AT(width) AT(cutoff) AT(robust) AT(centre)
-    AT(sigma) AT(iota) AT(rho) AT(images) AT(up_image) AT(up_overlap) AT(up_mass) AT(owner) AT(image)
+    AT(sigma) AT(iota) AT(rho) AT(images) AT(picture) AT(up_image) AT(up_overlap) AT(up_mass) AT(owner) AT(image)
     AT(overlap) AT(mass) AT(gram) AT(slope) AT(loss) AT(sums) AT(losses) AT(next)
     {NULL, sizeof(scene)}};
 

@@ -184,17 +184,33 @@ INLINE vec NAME(losses)(const scene *s, REAL *slope_weights, REAL *weights, int 
     return loss;
 }
 
-/* Residuals of `count` pixels in a row, whole vectors: their loss; weights for the sums where blobs reach them. */
-INLINE double NAME(residuals)(NAME(room) *room, const scene *s, size_t from, int count, int reached) {
-    const REAL *images = room->image + from, *bests = room->best + from;
+/* Pixels side by side in a row of a band: where they lie in it, which of them blobs reach, which columns are known. */
+typedef struct NAME(stretch) {
+    size_t from;
+    int column, count;
+    REAL left, right; /* first and last known column */
+} NAME(stretch);
+
+/* Residuals of a stretch, whole vectors: their loss; weights for the sums where blobs reach them. What is not known
+   contradicts nothing. */
+INLINE double NAME(residuals)(NAME(room) *room, const scene *s, const NAME(stretch) *stretch, int reached, int bordered) {
+    const size_t from = stretch->from;
+    const int count = stretch->count;
+    const REAL *images = room->image + from, *bests = room->best + from, *columns = room->columns + stretch->column;
     REAL *weights = room->weight + from, *slope_weights = room->slope_weight + from;
     int32_t *owners = room->owner + from;
     const vec one = NAME(fill)(1);
     for (int i = 0; i < count; i += LANES) {
-        vec target = one + NAME(load)(images + i);
+        vec target = one + NAME(load)(images + i), render = one;
+        const vec best = reached ? NAME(load)(bests + i) : NAME(fill)(0);
+        if (reached) render = one + best;
+        if (bordered) {
+            const vec column = NAME(load)(columns + i);
+            target = NAME(select)((column >= NAME(fill)(stretch->left)) & (column <= NAME(fill)(stretch->right)), target, render);
+        }
         if (reached) {
             /* One division for both 1 / (1 + R) and (1 + R) / (1 + I), of which r is the logarithm. */
-            const vec best = NAME(load)(bests + i), render = one + best, both = one / (render * target);
+            const vec both = one / (render * target);
             NAME(store)(weights + i, target * both);
             NAME(store_ints)(owners + i,
                              NAME(select_ints)(best > NAME(fill)(0), NAME(load_ints)(owners + i), (ints){0} - 1));
@@ -209,9 +225,19 @@ INLINE double NAME(residuals)(NAME(room) *room, const scene *s, size_t from, int
     return NAME(sum)(loss);
 }
 
-static double NAME(residuals_of_row)(NAME(room) *room, const scene *s, size_t at, int count, int reached) {
-    if (count <= 0) return 0;
-    return reached ? NAME(residuals)(room, s, at, count, 1) : NAME(residuals)(room, s, at, count, 0);
+static double NAME(residuals_of)(NAME(room) *room, const scene *s, NAME(stretch) stretch, int reached) {
+    if (stretch.count <= 0) return 0;
+    if (s->picture) return reached ? NAME(residuals)(room, s, &stretch, 1, 1) : NAME(residuals)(room, s, &stretch, 0, 1);
+    return reached ? NAME(residuals)(room, s, &stretch, 1, 0) : NAME(residuals)(room, s, &stretch, 0, 0);
+}
+
+/* First and last known column of a row, none where the row is not known. */
+static void NAME(known_columns)(const scene *s, int64_t view, int row, REAL *left, REAL *right) {
+    *left = 0, *right = (REAL)s->width;
+    if (!s->picture) return;
+    const REAL *picture = (const REAL *)s->picture + 4 * view;
+    const int known = (REAL)row >= picture[2] && (REAL)row <= picture[3];
+    *left = known ? picture[0] : (REAL)s->width, *right = known ? picture[1] : (REAL)-1;
 }
 
 /* Of the sums of a blob: overlap, mass, the slope, the upper triangle of the Gram matrix row by row. */
@@ -223,9 +249,11 @@ static void NAME(products)(NAME(room) *room, const scene *s, int64_t view, NAME(
         int left = room->stride, right = room->stride;
         if (reached && room->row_left[row - band.top] < room->row_right[row - band.top])
             left = room->row_left[row - band.top], right = room->row_right[row - band.top];
-        *loss += NAME(residuals_of_row)(room, s, at, left, 0);
-        *loss += NAME(residuals_of_row)(room, s, at + left, right - left, 1);
-        *loss += NAME(residuals_of_row)(room, s, at + right, room->stride - right, 0);
+        REAL first, last;
+        NAME(known_columns)(s, view, row, &first, &last);
+        *loss += NAME(residuals_of)(room, s, (NAME(stretch)){at, 0, left, first, last}, 0);
+        *loss += NAME(residuals_of)(room, s, (NAME(stretch)){at + left, left, right - left, first, last}, 1);
+        *loss += NAME(residuals_of)(room, s, (NAME(stretch)){at + right, right, room->stride - right, first, last}, 0);
     }
     NAME(sort_owned)(room, s, band, room->owner, room->stride, room->weight, room->slope_weight);
     int32_t begin = 0;

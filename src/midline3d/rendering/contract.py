@@ -18,7 +18,9 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from midline3d.shapes import Float, Int, Tensor
+import torch
+
+from midline3d.shapes import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,28 @@ class Renderer(Protocol):
         ...
 
     def products(
-        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
+        self,
+        blobs: Blobs,
+        images: Float[Tensor, "batch camera height width"],
+        objective: Objective,
+        picture: Float[Tensor, "batch camera 4"] | None = None,
     ) -> Products:
-        """The normal equations."""
+        """The normal equations.
+
+        picture: the part of each image that is known, its first and last column, first and last row; all without.
+        Beyond it nothing contradicts the render: the residuals are 0 there.
+        """
         ...
+
+
+def covered(
+    picture: Float[Tensor, "batch camera 4"], size: tuple[int, int] | torch.Size
+) -> Bool[Tensor, "batch camera height width"]:
+    """The pixels of images of a size (height, width) that lie in their picture (see `Renderer.products`)."""
+    rows, columns = (torch.arange(length, device=picture.device) for length in size)
+    left, right, top, bottom = picture[..., None].unbind(2)
+    across, down = (columns >= left) & (columns <= right), (rows >= top) & (rows <= bottom)
+    return down[..., :, None] & across[..., None, :]
 
 
 def reach(

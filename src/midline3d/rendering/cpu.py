@@ -18,7 +18,7 @@ _FORWARD, _BACKWARD, _PRODUCTS = range(3)
 _SUMS = (2, 5, 22)
 _INTEGERS = ("job", "views", "vertices", "height", "width")
 _NUMBERS = ("cutoff", "robust")
-_INPUTS = ("centre", "sigma", "iota", "rho", "images", "up_image", "up_overlap", "up_mass")
+_INPUTS = ("centre", "sigma", "iota", "rho", "images", "picture", "up_image", "up_overlap", "up_mass")
 _OUTPUTS = ("owner", "image", "overlap", "mass", "gram", "slope", "loss")
 _OWN = ("sums", "losses")
 
@@ -69,7 +69,11 @@ class Compiled:
         return slope
 
     def products(
-        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
+        self,
+        blobs: Blobs,
+        images: Float[Tensor, "batch camera height width"],
+        objective: Objective,
+        picture: Float[Tensor, "batch camera 4"] | None = None,
     ) -> Products:
         parts = {
             "gram": images.new_empty(*blobs.sigma.shape, 5, 5),
@@ -78,7 +82,7 @@ class Compiled:
             "overlap": torch.empty_like(blobs.sigma),
             "mass": torch.empty_like(blobs.sigma),
         }
-        self._run(_PRODUCTS, blobs, images, objective, parts)
+        self._run(_PRODUCTS, blobs, images, objective, parts if picture is None else parts | {"picture": picture})
         return Products(**parts)
 
     def _scene(self, job: int, size: torch.Size, vertices: int = 0, objective: Objective | None = None) -> _Scene:
@@ -100,7 +104,7 @@ class Compiled:
         pixels = views * scene.height * scene.width
         sizes = dict.fromkeys(("images", "owner", "image", "up_image"), pixels)
         sizes |= {"centre": 2 * points, "slope": 5 * points, "gram": 25 * points}
-        sizes |= dict.fromkeys(("rho", "loss"), views)
+        sizes |= dict.fromkeys(("rho", "loss"), views) | {"picture": 4 * views}
         for name, tensor in {"images": images, **parts}.items():
             kind = torch.int32 if name == "owner" else images.dtype
             # The library trusts its addresses, so that nothing wrong may get there.

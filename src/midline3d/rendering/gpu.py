@@ -66,7 +66,11 @@ class Triton:
 
     @torch.compiler.disable
     def products(
-        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
+        self,
+        blobs: Blobs,
+        images: Float[Tensor, "batch camera height width"],
+        objective: Objective,
+        picture: Float[Tensor, "batch camera 4"] | None = None,
     ) -> Products:
         residual, owner = torch.empty_like(images), torch.empty_like(images, dtype=torch.int32)
         gram = blobs.sigma.new_empty((*blobs.sigma.shape, 5, 5))
@@ -79,8 +83,8 @@ class Triton:
         scale = objective.robust if robust else 1.0
         with torch.cuda.device_of(images):
             residual_tile[tiles](
-                *call.blobs, images, residual, owner, loss, *call.sizes, scale,
-                *self.tile, call.padded, robust, num_warps=self.tile_warps,
+                *call.blobs, images, images if picture is None else picture, residual, owner, loss, *call.sizes, scale,
+                *self.tile, call.padded, robust, picture is not None, num_warps=self.tile_warps,
             )  # fmt: skip
             multiply_blob[call.each_blob](
                 *call.blobs, images, residual, owner, gram, slope, overlap, mass, *call.sizes, scale,

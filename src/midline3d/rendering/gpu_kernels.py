@@ -136,10 +136,13 @@ def render_tile(
 @triton.jit
 @no_type_check
 def residual_tile(
-    centre, sigma, iota, rho, images, residual, owner, loss, cut, vertices, height, width, scale,
-    TILE_H: tl.constexpr, TILE_W: tl.constexpr, PADDED: tl.constexpr, ROBUST: tl.constexpr,
+    centre, sigma, iota, rho, images, picture, residual, owner, loss, cut, vertices, height, width, scale,
+    TILE_H: tl.constexpr, TILE_W: tl.constexpr, PADDED: tl.constexpr, ROBUST: tl.constexpr, BORDERED: tl.constexpr,
 ):  # fmt: skip
-    """r = log(1 + R) - log(1 + I) and the owners where a blob touches the tile, and the tile's part of the loss."""
+    """r = log(1 + R) - log(1 + I) and the owners where a blob touches the tile, and the tile's part of the loss.
+
+    picture: the columns and rows of each view that are known, where BORDERED says so; beyond them r is 0.
+    """
     view, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     across = tl.cdiv(width, TILE_W)
     left, top = tile % across * TILE_W, tile // across * TILE_H
@@ -150,7 +153,13 @@ def residual_tile(
     )  # fmt: skip
     pixels, inside = _tile_pixels(left, top, height, width, TILE_H, TILE_W)
     target = tl.load(images + view * height * width + pixels, mask=inside, other=0.0)
-    r = tl.where(inside, _log1p(tl.exp2(best)) - _log1p(target), 0.0)
+    known = inside
+    if BORDERED:
+        picture += 4 * view
+        rows, columns = top + tl.arange(0, TILE_H)[:, None], left + tl.arange(0, TILE_W)[None, :]
+        known = known & (columns >= tl.load(picture)) & (columns <= tl.load(picture + 1))
+        known = known & (rows >= tl.load(picture + 2)) & (rows <= tl.load(picture + 3))
+    r = tl.where(known, _log1p(tl.exp2(best)) - _log1p(target), 0.0)
     if touched:  # the blob pass reads no other tile
         tl.store(residual + view * height * width + pixels, r, mask=inside)
         tl.store(owner + view * height * width + pixels, best_owner, mask=inside)

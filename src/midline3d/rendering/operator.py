@@ -49,12 +49,14 @@ def products(
     blobs: Blobs,
     images: Float[Tensor, "batch camera height width"],
     objective: Objective,
+    picture: Float[Tensor, "batch camera 4"] | None = None,
     renderer: Renderer | None = None,
 ) -> Products:
-    """The normal equations of the pixels, blob by blob."""
+    """The normal equations of the pixels, blob by blob (see `Renderer.products`)."""
     renderer = renderer or select_renderer(images.device.type)
     blobs = Blobs(*(tensor.contiguous() for tensor in blobs.tensors()))
-    return renderer.products(blobs, images.contiguous(), objective)
+    borders = None if picture is None else picture.to(images.dtype).contiguous()
+    return renderer.products(blobs, images.contiguous(), objective, borders)
 
 
 class _Render(torch.autograd.Function):

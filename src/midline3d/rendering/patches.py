@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from midline3d.rendering.contract import Blobs, Objective, Products, Rendering, reach
+from midline3d.rendering.contract import Blobs, Objective, Products, Rendering, covered, reach
 from midline3d.rendering.reference import cauchy, slopes_at
 from midline3d.shapes import Float, Int, Tensor
 
@@ -86,11 +86,17 @@ class Patches:
         return (patch.slopes * weight[..., None]).sum((3, 4))
 
     def products(
-        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
+        self,
+        blobs: Blobs,
+        images: Float[Tensor, "batch camera height width"],
+        objective: Objective,
+        picture: Float[Tensor, "batch camera 4"] | None = None,
     ) -> Products:
         patch = _Patches(blobs, images, objective.cutoff)
         image = patch.maximum(patch.values)
         residual = image.log1p() - images.log1p()
+        if picture is not None:
+            residual = torch.where(covered(picture, images.shape[-2:]), residual, 0.0)
         weight, loss = cauchy(residual, objective.robust)
         owned = patch.owned(patch.owner(image))
         g = torch.where(owned[..., None], patch.slopes / (1 + patch.pixels(image))[..., None], 0.0).flatten(3, 4)

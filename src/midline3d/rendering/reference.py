@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from midline3d.rendering.contract import Blobs, Objective, Products, Rendering
+from midline3d.rendering.contract import Blobs, Objective, Products, Rendering, covered
 from midline3d.shapes import Float, Int, Tensor
 
 
@@ -65,11 +65,17 @@ class Reference:
         return (slopes * weight[..., None]).sum((3, 4))
 
     def products(
-        self, blobs: Blobs, images: Float[Tensor, "batch camera height width"], objective: Objective
+        self,
+        blobs: Blobs,
+        images: Float[Tensor, "batch camera height width"],
+        objective: Objective,
+        picture: Float[Tensor, "batch camera 4"] | None = None,
     ) -> Products:
         stack, slopes = blob_slopes(blobs, images.shape[-2:], objective.cutoff)
         image, owner = stack.amax(2), stack.argmax(2)
         residual = image.log1p() - images.log1p()
+        if picture is not None:
+            residual = torch.where(covered(picture, images.shape[-2:]), residual, 0.0)
         weight, loss = cauchy(residual, objective.robust)
         vertices = torch.arange(stack.shape[2], device=stack.device)[:, None, None]
         owned = (owner[:, :, None] == vertices) & (stack > 0)
