@@ -88,6 +88,12 @@ def together(alone: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(known, found, np.nan)
 
 
+def more_likely(probability: NDArray[np.float64], odds: float) -> NDArray[np.float64]:
+    """Probabilities after something that adds so much to their log odds."""
+    times = np.exp(odds)
+    return times * probability / (1 + (times - 1) * probability)
+
+
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums over all frames, each fading with its distance on either side."""
     fade = np.exp(-1 / FADES)
