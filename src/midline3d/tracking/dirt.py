@@ -211,14 +211,17 @@ class _Free:
                 total[max(0, -v) : size - max(0, v), max(0, -u) : size - max(0, u)] += there.view(np.uint8)
         return total
 
+    @cached_property
+    def known(self) -> _Bordered:
+        """The free light, NaN where there is none."""
+        return _Bordered.of(np.where(self.free, self.light, np.float32(np.nan)))
+
     def values(
         self, row: int, some: NDArray[np.int64], u: NDArray[np.int64], v: NDArray[np.int64]
-    ) -> Float[Tensor, "some pixel"]:
-        """The free light of some frames at pixels of a row's crop; NaN where there is none."""
-        moves, rows = self.places[row] - self.places[some], torch.from_numpy(some)
-        places = torch.from_numpy(u + moves[:, :1]), torch.from_numpy(v + moves[:, 1:])
-        free = _pixels(torch.from_numpy(self.free), rows, *places)
-        return torch.where(free == 1, _pixels(torch.from_numpy(self.light), rows, *places), torch.nan)
+    ) -> NDArray[np.float32]:
+        """The free light (some, pixel) of some frames at pixels of a row's crop; NaN where there is none."""
+        moves = self.places[row] - self.places[some]
+        return self.known.at(some, u + moves[:, :1], v + moves[:, 1:])
 
 
 def _middle(
@@ -230,7 +233,8 @@ def _middle(
     v, u = (near & (count >= settings.free) & (lit >= count - lit)).nonzero()
     light = torch.zeros(near.shape)
     if len(u):
-        light[v, u] = (_middle_of(there.values(row, some, u, v)) - float(there.noise)).clamp(min=0)
+        middle = _middle_of(there.values(row, some, u, v)) - there.noise
+        light[v, u] = torch.from_numpy(middle.clip(min=0))
     return light
 
 
@@ -246,48 +250,57 @@ def _stays(left: LeftOver, rows: NDArray[np.int64], camera: int, end: int, setti
     Each frame's is foretold by the others' in two ways: at the same pixels of the picture, and as far on from the end
     and to its side. What the first foretells better, by `moving` in every frame, stays.
     """
-    images, beyond, noise = left.light[rows, camera], left.beyond[rows, camera, end], float(left.noise[camera])
-    lit = ((images > BRIGHT * noise) & beyond).flatten(1).any(1)
-    if len(rows) <= settings.free or not lit.any():
+    images, beyond = left.light[rows, camera].numpy(), left.beyond[rows, camera, end].numpy()
+    noise = np.float32(left.noise[camera])
+    if len(rows) <= settings.free or not ((images > BRIGHT * noise) & beyond).any():
         return False
-    places, (start, stop) = torch.from_numpy(left.places[rows, camera]), left.ways[rows, camera, end].unbind(1)
-    way = torch.nn.functional.normalize(stop - start, dim=-1)
-    side = torch.stack([-way[:, 1], way[:, 0]], -1)
-    gained, every = 0.0, torch.arange(len(rows))
+    places, known, asked = left.places[rows, camera], _Bordered.of(images), beyond & np.isfinite(images)
+    start, stop = left.ways[rows, camera, end].numpy().swapaxes(0, 1)
+    way = (stop - start) / np.maximum(np.linalg.norm(stop - start, axis=-1, keepdims=True), np.float32(1e-12))
+    side = np.stack([-way[:, 1], way[:, 0]], -1)
+    gained, every = 0.0, np.arange(len(rows))
     for row in range(len(rows)):
-        v, u = (beyond[row] & images[row].isfinite()).nonzero(as_tuple=True)
-        from_end = torch.stack([u, v], -1) - start[row]
-        moved = (
-            start[:, None]
-            + (from_end @ way[row])[:, None] * way[:, None]
-            + (from_end @ side[row])[:, None] * side[:, None]
-        )
-        moved_u, moved_v = torch.nan_to_num(moved, nan=-1.0).round().long().unbind(-1)
+        v, u = np.divmod(np.flatnonzero(asked[row]), images.shape[-1])
+        from_end = np.stack([u, v], -1).astype(np.float32) - start[row]
+        on, aside = from_end @ way[row], from_end @ side[row]
+        moved = start[:, :, None] + way[:, :, None] * on + side[:, :, None] * aside
+        moved_u, moved_v = np.rint(np.nan_to_num(moved, nan=-1.0)).astype(np.int64).swapaxes(0, 1)
         shift = places[row] - places
-        there = _pixels(images, every, u + shift[:, :1], v + shift[:, 1:])
-        along = _pixels(images, every, moved_u, moved_v)
-        there[row], along[row] = torch.nan, torch.nan
-        both = (there.isfinite().sum(0) >= settings.free - 1) & (along.isfinite().sum(0) >= settings.free - 1)
+        there, along = known.at(every, u + shift[:, :1], v + shift[:, 1:]), known.at(every, moved_u, moved_v)
+        there[row], along[row] = np.nan, np.nan
+        both = (np.isfinite(there).sum(0) >= settings.free - 1) & (np.isfinite(along).sum(0) >= settings.free - 1)
         value = images[row, v[both], u[both]]
-        wrong = [(value - _middle_of(other[:, both])).square().sum() for other in (there, along)]
-        gained += float(wrong[1] - wrong[0]) / noise**2 / 2
+        wrong = [np.square(value - _middle_of(other[:, both])).sum() for other in (there, along)]
+        gained += float(wrong[1] - wrong[0]) / float(noise) ** 2 / 2
     return gained > settings.moving * len(rows)
 
 
-def _middle_of(values: Float[Tensor, "row n"]) -> Float[Tensor, " n"]:
-    """The middle one of each column, NaN left out: `nanmedian`, in a third of its time."""
-    there = values.numpy()
-    middle = ((~np.isnan(there)).sum(0) - 1).clip(min=0) // 2
-    return torch.from_numpy(np.take_along_axis(np.sort(there, axis=0), middle[None], axis=0)[0])
+def _middle_of(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The middle one of each column, NaN left out: `nanmedian`, in a fraction of its time."""
+    ordered = np.sort(values.T, axis=1)
+    middle = ((~np.isnan(ordered)).sum(1) - 1).clip(min=0) // 2
+    return np.take_along_axis(ordered, middle[:, None], axis=1)[:, 0]
 
 
-def _pixels(
-    images: Tensor, rows: Int[Tensor, " row"], u: Int[Tensor, "row n"], v: Int[Tensor, "row n"]
-) -> Float[Tensor, "row n"]:
-    """Pixels of some of the images (frame, w, w), each image's own; NaN outside it."""
-    last = images.shape[-1] - 1
-    inside = (u >= 0) & (u <= last) & (v >= 0) & (v <= last)
-    return torch.where(inside, images[rows[:, None], v.clamp(0, last), u.clamp(0, last)], torch.nan)
+@dataclass(frozen=True)
+class _Bordered:
+    """Images in a frame of nothing, so that pixels can be asked for that lie outside."""
+
+    values: NDArray[np.float32]
+    """All rows of all images behind each other."""
+    size: int
+    """px: of an image, without the frame."""
+
+    @staticmethod
+    def of(images: NDArray[np.float32]) -> _Bordered:
+        """Of images (frame, w, w)."""
+        return _Bordered(np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=np.nan).ravel(), images.shape[-1])
+
+    def at(self, frames: NDArray[np.int64], u: NDArray[np.int64], v: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Pixels (frame, n) of some of the images, each image's own; NaN outside it."""
+        wide = self.size + 2
+        rows, columns = np.clip(v, -1, self.size), np.clip(u, -1, self.size)
+        return self.values[rows * wide + columns + (frames * wide**2 + wide + 1)[:, None]]
 
 
 def straight_on(state: FrameState, share: float) -> Float[Tensor, "batch point 3"]:
