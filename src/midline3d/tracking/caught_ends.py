@@ -9,6 +9,7 @@ with the body is left, and the end grows back to it. The shorter body counts whe
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -27,6 +28,7 @@ from midline3d.tracking.learning import (
     resized,
 )
 from midline3d.tracking.masks import grown
+from midline3d.tracking.threads import on_all_cores
 
 ROUNDS = 2
 """Times that ends are cut off: the second time the first one's dirt is known, and the other end may come off."""
@@ -47,17 +49,22 @@ def without_dirt(clip: Clip, animal: Animal) -> Animal:
         if not ends:
             break
         best = whole = fitted(clip, with_dirt(animal), LENGTH_ITERATIONS, settled=rough)
-        for tail in ends:
-            tried = resized(whole, (1 - settings.dirt.trimmed) * whole.body.length, tail)
-            # The dirt under the end shows once it is gone, and what of that was the animal's once it has grown back.
-            for _ in range(2):
-                tried = fitted(clip, with_dirt(tried), LENGTH_ITERATIONS, settled=rough)
+        for tried in on_all_cores(partial(_grown_back, clip, whole, rough), ends):
             if tried.energy < best.energy - settings.body.sure * nat(settings):
                 best = tried
         animal = best
         if best is whole:
             break
     return animal
+
+
+def _grown_back(clip: Clip, whole: Animal, rough: float, tail: bool) -> Animal:
+    """The animal with its tail or its head cut off, and grown again to what moves along with it."""
+    tried = resized(whole, (1 - clip.settings.dirt.trimmed) * whole.body.length, tail)
+    # The dirt under the end shows once it is gone, and what of that was the animal's once it has grown back.
+    for _ in range(2):
+        tried = fitted(clip, with_dirt(tried), LENGTH_ITERATIONS, settled=rough)
+    return tried
 
 
 def with_dirt(animal: Animal) -> Animal:

@@ -154,7 +154,7 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
     length = (1 + expected * own.stretch) * tried[0].body.length
     known = replace(animal, body=replace(nearest.body, length=animal.body.length), change=nearest.change)
     # Which end of the other frames has to give way is not known: what was tried may have moved either.
-    whole = [at_length(clip, known, length, tail) for tail in (True, False)]
+    whole = on_all_cores(lambda tail: at_length(clip, known, length, tail), (True, False))
     best = min(whole, key=lambda each: float(np.nan_to_num(each.energy, nan=np.inf)))
     # What half of the frames expect may be unlikely by all of them.
     unlikely = animal.energy + UNLIKELY * own.sure * nat(clip.settings)
