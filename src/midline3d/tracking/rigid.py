@@ -30,8 +30,8 @@ RIGID, DRIFTS = 0.0025, 0.05
 over a recording. Of the fibres that were followed for worms 0.001 while they drifted by 0.10 and 0.14; of 186 simulated
 animals those that changed as little were at rest (0.03 at most), and those that moved changed by 0.004 and more."""
 SIDEWAYS = 0.3
-"""Of a fibre's way: least that leads to its side. It drifts anywhere, and a worm gets on along its own body: in twelve of
-some 600 simulated recordings one that was nearly straight glided so evenly that its shape changed as little as a
+"""Of a fibre's way: least that leads to its side. It drifts anywhere, and a worm gets on along its own body: in eleven
+of some 600 simulated recordings one that was nearly straight glided so evenly that its shape changed as little as a
 fibre's, and at most 0.10 of its way led aside. One fibre of twenty drifts so nearly along itself by chance."""
 POINTS = 16
 """Of a midline, that are looked at."""
