@@ -20,13 +20,13 @@ class _Clip:
     """As much of a clip as judging asks for."""
 
     settings = Settings()
-    prepared = SimpleNamespace(start=START)
+    prepared = SimpleNamespace(start=START, scale=100.0)
 
     def __len__(self) -> int:
         return COUNT
 
 
-def frames_with(folder: Path, records: dict[int, FrameResult], keypoints: int = 8) -> ClipFrames:
+def frames_with(folder: Path, records: dict[int, FrameResult], keypoints: int = 8, unsure: float = 0.0) -> ClipFrames:
     header = Header(
         frames=tuple(range(START, START + COUNT)),
         fps=25.0,
@@ -39,7 +39,7 @@ def frames_with(folder: Path, records: dict[int, FrameResult], keypoints: int = 
     for frame, record in records.items():
         result.append(START + frame, record)
     result.flush()
-    beginning: Any = SimpleNamespace(clip=_Clip())
+    beginning: Any = SimpleNamespace(clip=_Clip(), body=SimpleNamespace(unsure=unsure, length=1.2))
     return ClipFrames(beginning, result)
 
 
@@ -111,3 +111,13 @@ def test_views_that_wander_off_make_frames_suspect_that_were_not_clearly_right(t
             judged_together(frames)
         last = frames.read(COUNT - 1)
         assert last is not None and last.status == expected
+
+
+@pytest.mark.parametrize(("unsure", "expected"), [(0.02, "ok"), (0.035, "suspect")])
+def test_frames_of_an_animal_whose_length_is_hardly_known_are_suspect(
+    tmp_path: Path, unsure: float, expected: str
+) -> None:
+    """However exactly the rest of it is known: 120 px long, its tail may lie 4 or 6 px farther on."""
+    frames = frames_with(tmp_path / "out", {frame: record(0.001) for frame in range(COUNT)}, unsure=unsure)
+    judged_together(frames)
+    assert {each.status for each in map(frames.read, range(COUNT)) if each is not None} == {expected}

@@ -104,8 +104,8 @@ KNOTS = (0.0, 0.04, 0.09, 0.16, 0.27, 0.5, 0.73, 0.84, 0.91, 0.96, 1.0)
 then gone; with knots wide apart it can only be drawn as one that fades, and then it is drawn too long. Not as closely
 in between: with six more places the step where a dark gut begins is followed better, and some bodies are held short by
 it no more (of 32 animals of one image model ends 2.7 px off instead of 3.1, but of 27 of them that it was not found on
-2.7 instead of 2.8); yet real ends lay 3.3 and 3.8 px from where people see them, instead of 2.6 and 2.8, and those of the
-tube, a second image model, 0.2 to 0.3 px farther off."""
+2.7 instead of 2.8); yet real ends lay 3.3 and 3.8 px from where people see them, instead of 2.6 and 2.8, and those of
+the tube, a second image model, 0.2 to 0.3 px farther off."""
 
 
 @dataclass(frozen=True)

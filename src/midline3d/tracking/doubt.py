@@ -7,6 +7,7 @@ frame starts from the one before, so that what is wrong stays wrong for a while,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,8 @@ where these are even. A logistic regression over 6,835 frames of 174 simulated r
 them wrong in 24 recordings; what a frame says by itself adds nothing to it, nor do the light that is explained, the
 length's deviation, the cameras' number or the animal's size. Left out by recordings, at 2 % of the right frames it
 finds 87 % of the wrong ones, at 4 % 96 %; frames by themselves, 80 and 91 %."""
+WRONG_END = 8.0
+"""px: an end that is farther off makes a frame wrong."""
 CLEAREST, DIREST = -7.0, 5.0
 """Bounds of the log odds of a frame by itself: beyond them they are no longer measured, and one frame must not outvote
 all others."""
@@ -92,6 +95,16 @@ def more_likely(probability: NDArray[np.float64], odds: float) -> NDArray[np.flo
     """Probabilities after something that adds so much to their log odds."""
     times = np.exp(odds)
     return times * probability / (1 + (times - 1) * probability)
+
+
+def end_missed(deviation: float) -> float:
+    """Probability that an end is too far off in all frames alike, by the standard deviation of the animal's length
+    (`Body.unsure`), px.
+
+    Of a frame by itself that is one sign among others, and a midline known to a tenth of a px outweighs it. But the
+    middle of a body says nothing of where its tail ends.
+    """
+    return math.erfc(WRONG_END / (math.sqrt(2) * OTHER_LENGTHS * max(deviation, 1e-9)))
 
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.tracking.clip_frames import ClipFrames
-from midline3d.tracking.doubt import more_likely, together
+from midline3d.tracking.doubt import end_missed, more_likely, together
 from midline3d.tracking.rigid import LOOKED_AT, Thing, evenly, rigid_thing
 from midline3d.tracking.wandering import wandering
 
@@ -27,6 +27,9 @@ LIKE: dict[Thing, str] = {
     "fibre": "drifts and never changes its shape, as a fibre does",
 }
 """What is said of it."""
+COUNTS = 0.05
+"""Probability that an end is missed in all frames alike, from which on it counts: less would never make a frame
+suspect, and have all of them written down again."""
 HARDLY = 0.01
 """Doubt under which a frame is not written down again for what those around it say: it stays next to none."""
 
@@ -50,6 +53,10 @@ def judged_together(frames: ClipFrames) -> int:
     doubts, changed = together(alone), 0
     elsewhere = _views_elsewhere(frames.start, count, shifts)
     doubts[elsewhere] = more_likely(doubts[elsewhere], WANDERED)
+    body, scale = frames.beginning.body, frames.beginning.clip.prepared.scale
+    missed = end_missed(body.unsure * float(body.length) * scale)
+    if missed > COUNTS:
+        doubts = 1 - (1 - doubts) * (1 - missed)
     for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():
         record = frames.read(frame)
         if record is None:
