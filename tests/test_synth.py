@@ -72,6 +72,15 @@ def test_a_tail_that_ends_in_a_round_stub(animal) -> None:
     assert stub.radius_at(s) == pytest.approx([*body.radius_at(s[:2]), 0.25 * body.radius, 0.0], rel=1e-3)
 
 
+def test_a_tail_that_goes_on_as_a_thread(animal) -> None:
+    """As wide as its tip behind the taper, which ends where the thread begins."""
+    body, _ = animal
+    thread = replace(body, tail_tip=0.2, tail_thread=0.08)
+    s = np.array([0.925, 0.95, 0.97])
+    assert thread.radius_at(s) == pytest.approx(np.full(3, 0.2 * body.radius), rel=1e-3)
+    assert thread.radius_at(np.array([0.85])) == pytest.approx(body.radius_at(np.array([0.93])), rel=1e-3)
+
+
 def test_a_part_pointing_at_the_camera_is_darker(animal) -> None:
     body, solid = animal
     straight = arc(body.length, 0)

@@ -44,6 +44,8 @@ class Body:
     """Extra absorption at the surface against the axis, as a share: what refraction looks like."""
     tail_tip: float = 0.0
     """Radius of the round stub that the tail ends in, as a share of the middle's; 0 where it ends in a point."""
+    tail_thread: float = 0.0
+    """Share of the length for which the tail goes on behind its taper, as thick as its stub."""
 
     @staticmethod
     def random(rng: np.random.Generator) -> Body:
@@ -68,7 +70,7 @@ class Body:
     def radius_at(self, s: Array) -> Array:
         """Radius in mm; zero at both tips."""
         head = _taper(s / self.head_share, self.head_power)
-        tail = _taper((1 - s) / self.tail_share, self.tail_power)
+        tail = _taper((1 - s - self.tail_thread) / self.tail_share, self.tail_power)
         if self.tail_tip:
             stub = self.tail_tip * _taper((1 - s) * self.length / (self.tail_tip * self.radius), 2.0)
             tail = np.maximum(tail, stub)

@@ -178,7 +178,10 @@ def moderate(rng: np.random.Generator) -> Nuisances:
 def any_body(rng: np.random.Generator) -> Body:
     """An animal: its absorption is set later, by the contrast that the recording is to have."""
     length, width = between(rng, 0.6, 1.4), rng.uniform(0.05, 0.08)
-    (stub,) = rng.spawn(1)  # drawn apart, so that all else of a seed stays what it was before tails could end in stubs
+    # Drawn apart, so that all else of a seed stays what it was before tails could end in stubs, or go on as threads.
+    stub, thread = rng.spawn(2)
+    tip = stub.uniform(0.1, 0.3) if stub.random() < 0.4 else 0.0
+    goes_on = thread.random() < 0.25
     return Body(
         length=length,
         radius=0.5 * width * length,
@@ -194,7 +197,8 @@ def any_body(rng: np.random.Generator) -> Body:
         dark_gut=rng.uniform(0.0, 0.5),
         texture=tuple(rng.normal(0, 0.05, 4).tolist()),
         rim=0.0,
-        tail_tip=stub.uniform(0.1, 0.3) if stub.random() < 0.4 else 0.0,
+        tail_tip=thread.uniform(0.08, 0.25) if goes_on else tip,
+        tail_thread=thread.uniform(0.02, 0.1) if goes_on else 0.0,
     )
 
 
