@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from midline3d.evaluate import distance_to_polyline
 from midline3d.population.coverage import recording_coverage
 from midline3d.store import open_result
+from midline3d.tracking.doubt import WRONG_END
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 WRONG_MIDLINE = 2.0
 """px: a frame whose midline is farther off is wrong."""
-WRONG_END = 8.0
-"""px: a frame with an end farther off is wrong, too."""
 CLEAR, GONE = 0.9, 0.1
 """A view shows the worm where it holds this share of it, and does not where it holds no more than that one."""
 INNER = 20

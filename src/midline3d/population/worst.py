@@ -10,10 +10,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d.files import aside
-from midline3d.population.score import WRONG_END, WRONG_MIDLINE, Frames
+from midline3d.population.score import WRONG_MIDLINE, Frames
 from midline3d.recording import load_recording
 from midline3d.recording.crops import cut
 from midline3d.store import open_result
+from midline3d.tracking.doubt import WRONG_END
 
 Array = NDArray[np.float64]
 
