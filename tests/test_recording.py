@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from midline3d.calibration import Calibration, save_calibration
 from midline3d.errors import InputError
 from midline3d.recording import crop_pass, load_recording, prepare
-from midline3d.recording.crops import BEGUN, MANIFEST, Begun, Log
+from midline3d.recording.crops import BEGUN, MANIFEST, ROWS, Begun, Log
 from midline3d.recording.description import load_description
 from midline3d.recording.locating.locator import Locator
 from midline3d.recording.locating.survey import survey
@@ -386,12 +386,36 @@ def test_a_worm_that_turns_out_longer_is_cut_again_but_not_located_again(tmp_pat
 
 def test_a_begun_preparation_that_does_not_fit_is_begun_again(tmp_path):
     log = Log.blank(3, 2)
-    Begun("ours", 64, 2, log, [np.ones(4, np.float32)] * 2).save(tmp_path)
+    log.centre[:2] = 3.5
+    Begun("ours", 64, 0, log, []).further(2, [np.ones(4, np.float32)] * 2, tmp_path)
     assert Begun.load(tmp_path, "ours") is None  # there are no crops
     (tmp_path / "crops.npy").write_bytes(b"")
-    assert Begun.load(tmp_path, "ours").done == 2
+    found = Begun.load(tmp_path, "ours")
+    assert found.done == 2
+    np.testing.assert_array_equal(found.log.centre[:, 0], [3.5, 3.5, np.nan])
     assert Begun.load(tmp_path, "other") is None
     (tmp_path / BEGUN).write_bytes((tmp_path / BEGUN).read_bytes()[:100])
+    assert Begun.load(tmp_path, "ours") is None
+
+
+def test_a_begun_log_is_saved_as_far_as_it_is_new_and_known_when_damaged(tmp_path):
+    log = Log.blank(4000, 2)
+    log.reach[:] = np.arange(4000)
+    begun, written = Begun("ours", 64, 0, log, []), []
+    (tmp_path / "crops.npy").write_bytes(b"")
+    for done in (250, 2000, 2250):
+        begun = begun.further(done, [np.ones(4, np.float32)] * 2, tmp_path)
+        written.append((tmp_path / BEGUN).stat().st_size)
+    assert written[0] == written[-1] < 4000  # whatever is done already
+    assert (tmp_path / ROWS).stat().st_size == 2250 * log.row.itemsize
+    found = Begun.load(tmp_path, "ours")
+    assert found.further(2500, found.quiet, tmp_path).done == 2500
+    np.testing.assert_array_equal(
+        Begun.load(tmp_path, "ours").log.reach[:2500], log.reach[:2250].tolist() + [np.nan] * 250
+    )
+    content = bytearray((tmp_path / ROWS).read_bytes())
+    content[100] ^= 1
+    (tmp_path / ROWS).write_bytes(content)
     assert Begun.load(tmp_path, "ours") is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from midline3d.processors import cores
 from midline3d.recording.background.light import Field
-from midline3d.recording.crops import BEGUN, LOCATIONS, Begun, CropWriter, origins
+from midline3d.recording.crops import BEGUN, LOCATIONS, ROWS, Begun, CropWriter, origins
 from midline3d.recording.cutting import Crops, Cutter
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.locator import Locator, Sight, reach_of
@@ -60,7 +60,8 @@ class CropPass:
         self.cutter = Cutter(locator.survey, begun.window)
         self.log = begun.log
         if not begun.done:
-            (folder / BEGUN).unlink(missing_ok=True)  # it speaks of other crops than those that are cut now
+            for name in (BEGUN, ROWS):
+                (folder / name).unlink(missing_ok=True)  # they speak of other crops than those that are cut now
         self.writer = CropWriter(folder, len(frames), len(recording.views), begun.window, again=begun.done > 0)
         self.quiet: list[list[Field]] = [[values] for values in begun.quiet]
 
@@ -155,7 +156,7 @@ class CropPass:
         """What is decided so far survives whatever happens to the run."""
         self.writer.settle()
         self.done = done
-        replace(self.begun, done=done, quiet=self.beside()).save(self.folder)
+        self.begun = self.begun.further(done, self.beside(), self.folder)
 
     def beside(self) -> list[Field]:
         """Per camera, signal beside the worm, from frames spread over the recording."""

@@ -7,8 +7,9 @@ import mmap
 import os
 import threading
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from midline3d.recording.pinholes import Pinholes, project
 
 Array = NDArray[np.float64]
 
-IMAGES, LOG, MANIFEST, BEGUN = "crops.npy", "frames.npz", "manifest.json", "begun.npz"
+IMAGES, LOG, MANIFEST, BEGUN, ROWS = "crops.npy", "frames.npz", "manifest.json", "begun.npz", "begun.bin"
 
 FORMAT = 2
 """Raised whenever prepared crops change their meaning."""
@@ -78,10 +79,35 @@ class Log:
         """(frame,) whether the worm's place is known, if only from the frames around."""
         return self.location <= LOCATIONS.index("interpolated")
 
+    def is_located(self, frame: int) -> bool:
+        """The same of one frame, without a look at all others."""
+        return bool(self.location[frame] <= LOCATIONS.index("interpolated"))
+
     @property
     def unreadable(self) -> NDArray[np.bool_]:
         """(frame,) whether a camera's picture is missing, broken or black."""
         return self.location == LOCATIONS.index("unreadable")
+
+    def is_unreadable(self, frame: int) -> bool:
+        """The same of one frame."""
+        return bool(self.location[frame] == LOCATIONS.index("unreadable"))
+
+    @property
+    def row(self) -> np.dtype[np.void]:
+        """All that is known of one frame, side by side."""
+        return np.dtype([(name, values.dtype, values.shape[1:]) for name, values in vars(self).items()])
+
+    def rows(self, frames: slice) -> NDArray[np.void]:
+        """What is known of some frames, a row each."""
+        found = np.zeros(len(self.location[frames]), self.row)
+        for name, values in vars(self).items():
+            found[name] = values[frames]
+        return found
+
+    def put(self, rows: NDArray[np.void]) -> None:
+        """What is known of the first frames."""
+        for name, values in vars(self).items():
+            values[: len(rows)] = rows[name]
 
     def stored(self) -> dict[str, Any]:
         """The arrays by their names in a file."""
@@ -119,13 +145,25 @@ class Begun:
     log: Log
     quiet: list[NDArray[np.float32]]
     """Per camera: signal beside the worm, for its noise."""
+    checksum: int = 0
+    """CRC-32 of the log of the frames that are done, as it is on the disk."""
 
-    def save(self, folder: Path) -> None:
-        """Write aside and rename, so that what was saved before is there until this is."""
-        facts: dict[str, Any] = {"fingerprint": self.fingerprint, "window": self.window, "done": self.done}
-        facts |= {f"quiet{camera}": values for camera, values in enumerate(self.quiet)}
+    def further(self, done: int, quiet: list[NDArray[np.float32]], folder: Path) -> Begun:
+        """As it is with more frames done, saved: their part of the log beside what was saved before, and then, written
+        aside and renamed, how far that is to be read. All of it each time would be terabytes for days of frames."""
+        rows = self.log.rows(slice(self.done, done)).tobytes()
+        with (folder / ROWS).open("r+b" if self.done else "wb") as file:
+            file.seek(self.done * self.log.row.itemsize)
+            file.write(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        checksum = zlib.crc32(rows, self.checksum if self.done else 0)
+        facts: dict[str, Any] = {"fingerprint": self.fingerprint, "window": self.window, "done": done}
+        facts |= {"frames": len(self.log.location), "checksum": checksum}
+        facts |= {f"quiet{camera}": values for camera, values in enumerate(quiet)}
         with aside(folder / BEGUN) as part:
-            np.savez(part, **facts, **self.log.stored())
+            np.savez(part, **facts)
+        return replace(self, done=done, quiet=quiet, checksum=checksum)
 
     @staticmethod
     def load(folder: Path, fingerprint: str) -> Begun | None:
@@ -134,9 +172,14 @@ class Begun:
             with np.load(folder / BEGUN, allow_pickle=False) as kept:
                 if str(kept["fingerprint"]) != fingerprint or not (folder / IMAGES).exists():
                     return None
-                log = Log.of_stored(kept)
-                quiet = [kept[f"quiet{camera}"] for camera in range(log.seen.shape[1])]
-                return Begun(fingerprint, int(kept["window"]), int(kept["done"]), log, quiet)
+                quiet = [kept[name] for name in kept.files if name.startswith("quiet")]
+                log, done = Log.blank(int(kept["frames"]), len(quiet)), int(kept["done"])
+                with (folder / ROWS).open("rb") as file:
+                    rows = file.read(done * log.row.itemsize)
+                if zlib.crc32(rows) != int(kept["checksum"]):
+                    return None
+                log.put(np.frombuffer(rows, log.row))
+                return Begun(fingerprint, int(kept["window"]), done, log, quiet, int(kept["checksum"]))
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             return None
 

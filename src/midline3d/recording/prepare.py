@@ -28,6 +28,7 @@ from midline3d.recording.crops import (
     LOCATIONS,
     LOG,
     MANIFEST,
+    ROWS,
     Begun,
     CropWriter,
     Log,
@@ -83,7 +84,8 @@ def prepare(
             facts = _tracked(recording, settings, frames, folder, begun, progress)
     manifest = {"format": FORMAT, "fingerprint": fingerprint, "start": frames.start, **facts, "made_of": made_of}
     write_whole(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
-    (folder / BEGUN).unlink(missing_ok=True)
+    for name in (BEGUN, ROWS):
+        (folder / name).unlink(missing_ok=True)
     return Prepared(folder, recording.calibration)
 
 
@@ -105,7 +107,7 @@ def adopt(
         raise InputError(f"{source}: {_unfit(source, made_of)}; leave --crops out, and the recording is decoded again")
     with guarded(folder, sum((source / name).stat().st_size for name in (IMAGES, LOG))):
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (MANIFEST, BEGUN, IMAGES, LOG):
+        for name in (MANIFEST, BEGUN, ROWS, IMAGES, LOG):
             (folder / name).unlink(missing_ok=True)
         for name in (IMAGES, LOG, MANIFEST):
             try:

@@ -91,7 +91,7 @@ class Clip:
 
     def located(self, frame: int) -> bool:
         """Whether the worm was located in a frame."""
-        return bool(self.prepared.log.located[frame])
+        return self.prepared.log.is_located(frame)
 
     def centres(self, frames: list[int]) -> Float[Tensor, "batch 3"]:
         """World coordinates of the frames' local origins, mm, float64."""

@@ -152,7 +152,7 @@ def each_fitted_from(beginning: Beginning, frames: list[int], starts: FrameState
 
 def missing(clip: Clip, frame: int) -> Tracked:
     """The outcome of a frame in which the animal was not located."""
-    unreadable = clip.prepared.log.unreadable[frame]
+    unreadable = clip.prepared.log.is_unreadable(frame)
     return Tracked(frame, "unreadable", "unreadable") if unreadable else Tracked(frame, "lost", "not located")
 
 
