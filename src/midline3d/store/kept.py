@@ -42,6 +42,11 @@ def read_kept(folder: Path, name: str, run: str) -> dict[str, Any] | None:
     return unpacked(body)
 
 
+def is_kept(folder: Path, name: str) -> bool:
+    """Whether anything lies there under a name, be it this run's or another's."""
+    return _path(folder, name).exists()
+
+
 def packed(content: Mapping[str, Any]) -> bytes:
     """Arrays and whatever JSON can say as the content of a file."""
     arrays: list[NDArray[Any]] = []

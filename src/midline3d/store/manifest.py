@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ class Manifest:
     redo: bool = False
     """Whether it was: then the same command goes on with this run and does not replace it again."""
 
-    @property
+    @cached_property
     def run(self) -> str:
         """Known to be this run, whatever has been noted since."""
-        header = asdict(replace(self.header, attributes={}))
+        header = vars(self.header) | {"attributes": {}}
         return hashlib.sha256(json.dumps([header, self.since], sort_keys=True).encode()).hexdigest()[:16]
 
     def write(self, folder: Path, needed: int = 0) -> None:
@@ -39,7 +40,7 @@ class Manifest:
             "format": FORMAT,
             "since": self.since,
             "redo": self.redo,
-            "header": asdict(self.header) | {"frames": runs(self.header.frames)},
+            "header": vars(self.header) | {"frames": runs(self.header.frames)},
         }
         write_whole(folder / MANIFEST, json.dumps(content, indent=1).encode(), needed)
 

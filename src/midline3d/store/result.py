@@ -26,7 +26,7 @@ from midline3d.errors import InputError
 from midline3d.files import aside, guarded
 from midline3d.store.dataset import PENDING, Part, assemble, attributes_of, blocks, write_netcdf
 from midline3d.store.difference import check_same_run
-from midline3d.store.kept import KEPT, read_kept, write_kept
+from midline3d.store.kept import KEPT, is_kept, read_kept, write_kept
 from midline3d.store.manifest import MANIFEST, Manifest
 from midline3d.store.overlay import Overlay
 from midline3d.store.records import FrameResult, Header
@@ -63,10 +63,12 @@ class Result:
 
     def _load(self) -> None:
         """Takes the segments that are whole."""
-        folder, manifest = self.folder, self._manifest
-        self._segments, self._home, self._last, self._terms, self._open = {}, {}, manifest.since, set(), {}
-        for segment in segments_in(folder, manifest.since):
-            arrays = segment.read(folder, lambda name: name == "frame")
+        self._segments, self._home, self._last, self._terms, self._open = {}, {}, self._manifest.since, set(), {}
+        self._take_in(segments_in(self.folder, self._last))
+
+    def _take_in(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            arrays = segment.read(self.folder, lambda name: name == "frame")
             self._last = segment.number
             if arrays is not None:
                 self._segments[segment.number] = segment
@@ -210,9 +212,19 @@ class Result:
     @staticmethod
     def kept_in(folder: Path, name: str) -> dict[str, Any] | None:
         """The same of the run in a folder, without a look at its frames; None where there is no run either."""
-        if not (Path(folder) / MANIFEST).exists():
+        if not (Path(folder) / MANIFEST).exists() or not is_kept(Path(folder), name):
             return None
         return read_kept(Path(folder), name, Manifest.read(Path(folder)).run)
+
+    @staticmethod
+    def stamps(folder: Path, *names: str) -> list[tuple[int, ...]]:
+        """Changes whenever a folder's manifest, or what is kept there under these names, is written anew."""
+        found = list[tuple[int, ...]]()
+        for path in (folder / MANIFEST, *(folder / KEPT / f"{name}.npz" for name in names)):
+            with suppress(OSError):
+                about = path.stat()
+                found.append((about.st_mtime_ns, about.st_size, about.st_ino))
+        return found
 
     @staticmethod
     def run_in(folder: Path) -> str:
@@ -234,6 +246,19 @@ class Result:
         """Number of the segment that was written last; frames that come from now on are in later ones."""
         self.flush()
         return self._last
+
+    @property
+    def newest(self) -> str:
+        """Name of the segment that was written last; nothing where there is none, or it is not whole."""
+        self.flush()
+        return self._segments[self._last].name if self._last in self._segments else ""
+
+    def catch_up(self, newest: str) -> None:
+        """Takes in what another process has written since, until its `newest`; what is known is not read again."""
+        if newest != self.newest:
+            self._take_in(segments_in(self.folder, self._last))
+        if newest != self.newest:  # something was taken back and written anew
+            self._load()
 
     @property
     def segments(self) -> list[str]:

@@ -70,7 +70,7 @@ def run_clip(job: Job, index: int, progress: Progress = silent) -> Path:
     folder = clip_folder(job, index)
     if Result.kept_in(job.out, RIGHT) is not None:
         return folder
-    plan = read_plan(job)
+    plan = plan_read_once(job)
     if not 0 <= index < len(plan.spans):
         raise InputError(f"there is no clip {index}: {job.out} was planned as clips 0 to {len(plan.spans) - 1}")
     with locked(folder, PATIENCE), RunLog(folder).run(f"clip {index} of {job.recording}") as log:
@@ -209,6 +209,20 @@ def read_plan(job: Job, device: torch.device | None = None) -> Plan:
     if beginning is None:
         raise InputError(f"{job.out}: how the run began is damaged or gone; plan the clips again, which begins anew")
     return Plan(beginning, spans, header, Result.run_in(job.out))
+
+
+_last_read: list[tuple[object, Plan]] = []
+"""The plan that was read last, with what it was read from."""
+
+
+def plan_read_once(job: Job, device: torch.device | None = None) -> Plan:
+    """`read_plan` for a process that is given one task of a recording after the other: it stays the same, and of a long
+    one it takes a second to read."""
+    device = device or torch.device(job.device)
+    source = (job, device, Result.stamps(job.out, SPANS, BEGINNING))
+    if not _last_read or _last_read[0][0] != source:
+        _last_read[:] = [(source, read_plan(job, device))]
+    return _last_read[0][1]
 
 
 def run_here(plan: Plan, job: Job, indices: list[int], step: Progress) -> None:

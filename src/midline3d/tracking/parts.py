@@ -27,7 +27,7 @@ from midline3d.tracking.checkpoint import plain, whole
 from midline3d.tracking.cleaning import Cleaned, clean
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.clip_frames import ClipFrames
-from midline3d.tracking.clips import CLIPS, read_plan
+from midline3d.tracking.clips import CLIPS, plan_read_once
 from midline3d.tracking.evidence import Evidence
 from midline3d.tracking.follow import Tracked
 from midline3d.tracking.job import Job
@@ -55,12 +55,11 @@ class SideBySide(Hands):
 
     def cleaned(self, frames: ClipFrames, parts: Parts, progress: Progress) -> list[Cleaned]:
         """Several parts at once."""
-        frames.result.flush()  # they are read from there
         asked = [{"chosen": chosen, "found": found} for chosen, found in parts]
         done, total = 0, sum(len(chosen) for chosen, _ in parts)
         progress(CLEANING, done, total)
         answers: dict[int, Cleaned] = {}
-        for number, content in self._answered("clean", asked):
+        for number, content in self._answered("clean", asked, frames.result.newest):
             clip = frames.beginning.clip
             answers[number] = Cleaned(whole(content["dirt"], clip), all_tracked(content["again"], clip))
             done += len(parts[number][0])
@@ -87,27 +86,30 @@ class SideBySide(Hands):
 
     def mended(self, frames: ClipFrames, groups: list[Sprung], progress: Progress) -> Iterable[Mending]:
         """Several groups at once."""
-        frames.result.flush()
         clip, asked = frames.beginning.clip, list[Content]()
         for group in groups:
             dirt = None if clip.dirt is None else plain(clip.dirt.near(list(range(*group.around))))
             asked.append({"at": group.at, "others": group.others, "around": group.around, "dirt": dirt})
         answers: dict[int, Mending] = {}
-        for number, content in self._answered("mend", asked):
+        for number, content in self._answered("mend", asked, frames.result.newest):
             contested = dict(zip(content["contested"], content["probability"], strict=True))
             answers[number] = Mending(all_tracked(content["better"], clip), contested)
             progress(MENDING, len(answers), len(groups))
         return [answers[number] for number in range(len(groups))]
 
-    def _answered(self, kind: str, asked: list[Content]) -> Iterator[tuple[int, Content]]:
-        """The answers to all questions of one kind with their numbers, as they come."""
+    def _answered(self, kind: str, asked: list[Content], newest: str = "") -> Iterator[tuple[int, Content]]:
+        """The answers to all questions of one kind with their numbers, as they come.
+
+        newest: segment of the result up to which its frames are read, where any are.
+        """
         folder = self.job.out / CLIPS / FOLDER
         with guarded(self.job.out):
             folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{kind}-{number:05d}" for number in range(len(asked))]
         for path, content in zip(paths, asked, strict=True):
             _write(path, content)
-        tasks = [{"part": kind, "job": packed_job(self.job), "asked": str(path)} for path in paths]
+        task = {"part": kind, "job": packed_job(self.job), "newest": newest}
+        tasks = [task | {"asked": str(path)} for path in paths]
         with closing(one_by_one(tasks, self.crew, lambda *_: None)) as done:
             for number in done:
                 place = _answer_to(paths[number])
@@ -116,13 +118,18 @@ class SideBySide(Hands):
                     path.unlink(missing_ok=True)
 
 
-def answer(kind: str, job: Mapping[str, Any], asked: Path) -> None:
-    """Answers a question that lies in a file, for another process; job: as it was packed."""
+def answer(kind: str, job: Mapping[str, Any], asked: Path, newest: str) -> None:
+    """Answers a question that lies in a file, for another process; job: as it was packed; newest: see `_answered`."""
     beginning, content = _beginning(json.dumps(job, sort_keys=True)), unpacked(asked.read_bytes())
     if "dirt" in content:
         clip = replace(beginning.clip, dirt=whole(content["dirt"], beginning.clip))
         beginning = replace(beginning, clip=clip)
-    made = ANSWERS[kind](ClipFrames(beginning, Result.read_only(Path(job["out"]))), content)
+    if kind == "look":
+        made = _found(beginning, content)
+    else:
+        result = _result(job["out"])
+        result.catch_up(newest)
+        made = FROM_FRAMES[kind](ClipFrames(beginning, result), content)
     _write(_answer_to(asked), made)
 
 
@@ -139,7 +146,14 @@ def _answer_to(asked: Path) -> Path:
 @lru_cache(maxsize=1)
 def _beginning(job: str) -> Beginning:
     """How a job's recording begins: read once, for all that is asked of it."""
-    return read_plan(unpacked_job(json.loads(job)), torch.device("cpu")).beginning
+    return plan_read_once(unpacked_job(json.loads(job)), torch.device("cpu")).beginning
+
+
+@lru_cache(maxsize=1)
+def _result(out: str) -> Result:
+    """A folder's result: taken in once, for all that is asked of it. Each time anew hours of recording would take
+    minutes for every part."""
+    return Result.read_only(Path(out))
 
 
 def _cleaned(frames: ClipFrames, asked: Content) -> Content:
@@ -147,11 +161,11 @@ def _cleaned(frames: ClipFrames, asked: Content) -> Content:
     return {"dirt": plain(done.dirt), "again": as_content(done.again)}
 
 
-def _found(frames: ClipFrames, asked: Content) -> Content:
-    states, known = whole(asked["state"], frames.beginning.clip), dict[int, KnownFrame | None].fromkeys(asked["frames"])
+def _found(beginning: Beginning, asked: Content) -> Content:
+    states, known = whole(asked["state"], beginning.clip), dict[int, KnownFrame | None].fromkeys(asked["frames"])
     for row, frame in enumerate(asked["known"]):
         known[frame] = KnownFrame(states[[row]], asked["energy"][row], asked["status"][row])
-    return as_content(found_better(frames.beginning, known))
+    return as_content(found_better(beginning, known))
 
 
 def _mended(frames: ClipFrames, asked: Content) -> Content:
@@ -163,8 +177,8 @@ def _mended(frames: ClipFrames, asked: Content) -> Content:
     }
 
 
-ANSWERS = {"clean": _cleaned, "look": _found, "mend": _mended}
-"""What answers a question of each kind."""
+FROM_FRAMES = {"clean": _cleaned, "mend": _mended}
+"""What answers a question of each kind that asks for frames of the result."""
 
 
 def as_content(all_found: list[Tracked]) -> Content:

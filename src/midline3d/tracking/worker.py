@@ -42,7 +42,7 @@ def perform(task: dict[str, Any], say: Say) -> Any:
     elif "part" in task:
         from midline3d.tracking.parts import answer
 
-        answer(task["part"], task["job"], Path(task["asked"]))
+        answer(task["part"], task["job"], Path(task["asked"]), task["newest"])
     elif "step" in task:
         from midline3d.tracking.steps import Step, patiently
 
