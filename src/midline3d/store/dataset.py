@@ -175,10 +175,15 @@ def blank(
 
 def head_confidence(header: Header, frames: Sequence[int]) -> NDArray[np.float32]:
     """Of every frame, by the stretches that the run has noted; NaN elsewhere."""
-    number, confidence = np.asarray(frames, np.int64), np.full(len(frames), np.nan, np.float32)
-    for first, last, sure in json.loads(str(header.attributes.get(STRETCHES, "[]"))):
-        confidence[(number >= first) & (number <= last)] = sure
-    return confidence
+    number = np.asarray(frames, np.int64)
+    stretches = json.loads(str(header.attributes.get(STRETCHES, "[]")))
+    if not stretches:
+        return np.full(len(number), np.nan, np.float32)
+    first, last, sure = np.array(sorted(stretches)).T
+    # Each frame is looked up: held against every stretch, hours of gaps would take minutes.
+    which = np.searchsorted(first, number, side="right") - 1
+    inside = (which >= 0) & (number <= last[which])
+    return np.where(inside, sure[which], np.nan).astype(np.float32)
 
 
 def dataset_of(header: Header, frames: Sequence[int], data: dict[str, NDArray[Any]]) -> xr.Dataset:

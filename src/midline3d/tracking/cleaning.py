@@ -86,7 +86,13 @@ def parts_of(beginning: Beginning, chosen: list[int], found: list[int]) -> list[
     """Chosen frames, some at a time, each with those of all that have a midline (`found`) that tell their dirt; in
     order. Always the same ones: other batches may round otherwise."""
     parts = [chosen[first : first + PART] for first in range(0, len(chosen), PART)]
-    return [(part, _within(beginning.clip.settings.dirt.reach, found, part)) for part in parts]
+    reach, known = beginning.clip.settings.dirt.reach, np.array(found, dtype=np.int64)
+
+    def near(part: list[int]) -> list[int]:
+        first, stop = np.searchsorted(known, (part[0] - reach, part[-1] + reach + 1))
+        return _within(reach, found[first:stop], part)
+
+    return [(part, near(part)) for part in parts]
 
 
 def clean(beginning: Beginning, chosen: list[int], found: list[int], read: ReadStates) -> Cleaned:

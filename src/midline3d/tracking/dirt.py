@@ -92,9 +92,11 @@ class Dirt:
 
     def row_for(self, frame: int) -> int | None:
         """The row of the nearest known frame; None where none is within reach of this one."""
-        away = (self.frames - frame).abs()
-        row = int(away.argmin()) if len(away) else 0
-        return row if len(away) and int(away[row]) <= self.reach else None
+        after = int(torch.searchsorted(self.frames, frame))
+        rows = [row for row in (after - 1, after) if 0 <= row < len(self.frames)]
+        away = {row: abs(int(self.frames[row]) - frame) for row in rows}
+        row = min(rows, key=lambda each: away[each], default=None)
+        return row if row is not None and away[row] <= self.reach else None
 
     def in_crops(self, frame: int, places: NDArray[np.int64]) -> Float[Tensor, "camera w w"] | None:
         """The light of dirt in a frame's crops, in their units; None where there is none.

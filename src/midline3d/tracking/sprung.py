@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
 
@@ -29,10 +30,11 @@ class Sprung:
 
     @staticmethod
     def of(at: tuple[int, ...], sprung: list[int], frames: ClipFrames) -> Sprung:
-        """Some of all springs."""
+        """Some of all springs, which are in order."""
         reach = frames.beginning.clip.settings.repair.farthest
         around = max(0, at[0] - reach), min(len(frames.beginning.clip), at[-1] + reach + 2)
-        return Sprung(at, tuple(one for one in sprung if around[0] <= one < around[1] and one not in at), around)
+        near = sprung[bisect_left(sprung, around[0]) : bisect_left(sprung, around[1])]
+        return Sprung(at, tuple(one for one in near if one not in at), around)
 
 
 @dataclass(frozen=True)
