@@ -114,10 +114,14 @@ def test_wide_tables(out: Path, truth: np.ndarray, kind: str, tmp_path: Path) ->
 def test_blocks_make_one_table(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = export_result(out, "csv", tmp_path / "whole.csv").read_text(encoding="utf-8")
     rows = pd.read_parquet(export_result(out, "parquet", tmp_path / "whole.parquet"))
-    monkeypatch.setattr("midline3d.export.tables.BLOCK", 5)
+    names = export_result(out, "anipose", tmp_path / "names.csv").read_text(encoding="utf-8")
+    poses = xr.load_dataset(export_result(out, "movement", tmp_path / "whole.nc"))
+    monkeypatch.setattr("midline3d.export.material.BLOCK", 5)
     monkeypatch.setattr("midline3d.export.wcon.BLOCK", 5)
     assert export_result(out, "csv", tmp_path / "parts.csv").read_text(encoding="utf-8") == whole
     pd.testing.assert_frame_equal(pd.read_parquet(export_result(out, "parquet", tmp_path / "parts.parquet")), rows)
+    assert export_result(out, "anipose", tmp_path / "parts.csv").read_text(encoding="utf-8") == names
+    xr.testing.assert_identical(xr.load_dataset(export_result(out, "movement", tmp_path / "parts.nc")), poses)
     entries = json.loads(export_result(out, "wcon", tmp_path).read_text(encoding="utf-8"))["data"]
     assert [len(entry["t"]) for entry in entries] == [5, 5, 2]
 

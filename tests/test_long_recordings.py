@@ -6,11 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
+from midline3d.errors import InputError
+from midline3d.evaluate import evaluate_truth
+from midline3d.export import Choice, export_result
 from midline3d.recording.crops import LOCATIONS, Log
+from midline3d.report.picture import read_frame, telling_frame
 from midline3d.settings import Settings
-from midline3d.store import FrameResult, Header, Result
+from midline3d.store import EditLog, FrameResult, Header, Result, ResultParts, edit_of, open_result
 from midline3d.store.dataset import head_confidence
+from midline3d.store.frames import LARGE
 from midline3d.store.manifest import Manifest
 from midline3d.store.segments import SEGMENTS, Segment
 from midline3d.tracking import cleaning, clips, parts
@@ -165,3 +171,68 @@ def test_head_confidence_is_that_of_each_stretch():
     np.testing.assert_array_equal(head_confidence(said, range(10)), np.float32(expected))
     np.testing.assert_array_equal(head_confidence(said, [6, 30]), np.float32([1.0, nan]))
     assert np.isnan(head_confidence(header(), range(5))).all()
+
+
+@pytest.fixture(scope="module")
+def long_result(tmp_path_factory):
+    """A result of some thousand frames, some of them lost, one of them found bad by somebody."""
+    folder, rng = tmp_path_factory.mktemp("long"), np.random.default_rng(1)
+    shapes = header(1).sizes
+    with Result.create(folder, replace(header(6000, recording="long"), keypoints=32)) as written:
+        for frame in range(6000):
+            found = FrameResult(
+                "ok",
+                position=rng.normal(size=(32, 3)),
+                confidence=rng.random(32),
+                projection=rng.uniform(0, 99, (2, 32, 2)),
+                curvature=rng.normal(size=(32, 2)),
+                length=1.0,
+                shift=rng.normal(size=shapes["axis"]),
+                loss_terms={"pixels": 0.5},
+            )
+            written.append(frame, FrameResult("lost", reason="not located") if frame % 50 == 7 else found)
+        written.consolidate()
+        EditLog(folder).append(edit_of("bad", [1500], written.run))
+    return folder
+
+
+@pytest.mark.parametrize("name", [".", "midline.nc"])
+def test_parts_of_a_result_are_all_of_it(long_result, name):
+    whole, parts = open_result(long_result / name), ResultParts(long_result / name)
+    assert len(parts) == 6000 and parts.numbers.tolist() == whole.frame.values.tolist()
+    assert parts.head.attrs == whole.attrs
+    found = list(parts.each(block=1700))
+    assert [part.sizes["time"] for part in found] == [1700, 1700, 1700, 900]
+    for part, first in zip(found, range(0, 6000, 1700), strict=True):
+        expected = whole.isel(time=slice(first, first + 1700))
+        xr.testing.assert_equal(part, expected)
+    assert parts.of(1500).status == "lost" and parts.of(6000) is None
+    assert parts.chosen([3, 9000, 1]).frame.values.tolist() == [1, 3]
+    assert parts.chosen([9000]).sizes["time"] == 0
+    assert set(parts.part(0, 2, ("confidence",))) & LARGE == {"position", "confidence"}
+
+
+@pytest.mark.parametrize("to", ["csv", "parquet", "wcon", "anipose", "movement", "truth", "telling frame", "one frame"])
+def test_what_goes_frame_by_frame_asks_for_some_at_a_time(long_result, tmp_path, monkeypatch, to):
+    asked, part = [], ResultParts.part
+    monkeypatch.setattr(
+        ResultParts,
+        "part",
+        lambda self, first, stop, *more: asked.append(stop - first) or part(self, first, stop, *more),
+    )
+    for name in ("store.result", "export.material", "evaluate.opening"):
+        monkeypatch.setattr(f"midline3d.{name}.open_result", lambda path: pytest.fail("all frames were asked for"))
+    if to == "truth":
+        monkeypatch.setattr("midline3d.evaluate.truth._between", lambda points, lines: np.zeros(points.shape[:2]))
+        monkeypatch.setattr("midline3d.evaluate.truth._shape_errors", lambda points, *_: (np.zeros(len(points)),) * 2)
+        found = evaluate_truth(long_result, long_result / "midline.nc")
+        assert found.frames.tolist() == list(range(6000)) and found.lost.sum() == 121 and np.nanmax(found.head) == 0
+    elif to == "telling frame":
+        assert telling_frame(long_result) is not None
+    elif to == "one frame":
+        with pytest.raises(InputError, match=r"frame 7 .* is lost"):
+            read_frame(long_result, 7)
+        assert sum(asked) == 1
+    else:
+        export_result(long_result, to, tmp_path, Choice(keypoints=2))
+    assert max(asked) <= 1024

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from midline3d.errors import InputError
 from midline3d.files import aside
 from midline3d.recording import Prepared
-from midline3d.store import open_result
+from midline3d.store import ResultParts
 from midline3d.tracking.clip import kept_clip
 
 Array = NDArray[np.float64]
@@ -23,6 +23,8 @@ Pixels = NDArray[np.uint8]
 
 PANEL, CAPTION = 360, 32
 """px: of the square in which a view is shown, and of the line below them all."""
+AT_ONCE = 256
+"""Frames that are read at once."""
 TURN = 12.0
 """Seconds of the movie in which the midline in 3D turns round once."""
 TILT = 0.35
@@ -54,15 +56,15 @@ def write_movie(
     if path.suffix.lower() != ".mp4":
         raise InputError(f"{path.name[:80]}: a movie is an .mp4; give it a name that ends so")
     folder = Path(result)
-    dataset = open_result(folder)
-    prepared = kept_clip(folder, dataset).prepared
-    places = _chosen(dataset, movie.frames, folder)
-    fps = movie.fps or float(dataset.attrs.get("fps", 25.0))
+    parts = ResultParts(folder)
+    prepared = kept_clip(folder, parts.head).prepared
+    places = _chosen(parts.numbers, movie.frames, folder)
+    fps = movie.fps or float(parts.head.attrs.get("fps", 25.0))
     path.parent.mkdir(parents=True, exist_ok=True)
     with aside(path) as part:
         _encode(
             part,
-            _pictures(dataset, prepared, places, fps),
+            _pictures(parts, prepared, places, fps),
             Fraction(fps).limit_denominator(1000),
             len(places),
             progress,
@@ -70,11 +72,11 @@ def write_movie(
     return path
 
 
-def _chosen(dataset: xr.Dataset, frames: tuple[int, int | None] | None, folder: Path) -> list[int]:
-    """Places of the frames to show."""
-    numbers = dataset.frame.values
+def _chosen(numbers: NDArray[np.int64], frames: tuple[int, int | None] | None, folder: Path) -> range:
+    """Places of the frames to show, by the numbers of all, which are in order."""
     first, end = frames or (0, None)
-    chosen = [place for place, number in enumerate(numbers) if first <= number and (end is None or number < end)]
+    places = np.searchsorted(numbers, (first, numbers[-1] + 1 if end is None else end)).tolist()
+    chosen = range(*places)
     if not chosen:
         raise InputError(
             f"{folder} has no frame in {first}:{'' if end is None else end}; it has {numbers[0]} to {numbers[-1]}"
@@ -100,23 +102,30 @@ def _encode(
             container.mux(stream.encode())
 
 
-def _pictures(dataset: xr.Dataset, prepared: Prepared, places: list[int], fps: float) -> Iterator[Pixels]:
+def _pictures(parts: ResultParts, prepared: Prepared, places: range, fps: float) -> Iterator[Pixels]:
     """(height, width, 3) red, green, blue; both sides even, as H.264 wants them."""
-    seen = dataset.projection.transpose("time", "camera", "keypoint", "image").values
-    positions = dataset.position.isel(individual=0).transpose("time", "keypoint", "space").values
-    length = float(np.nanmedian(dataset.length.values)) if np.isfinite(dataset.length.values).any() else 1.0
+    lengths = parts.small(("length",)).length.values
+    length = float(np.nanmedian(lengths)) if np.isfinite(lengths).any() else 1.0
     brightest = _brightest(prepared)
-    for shown, place in enumerate(places):
-        number = int(dataset.frame.values[place])
-        crops = prepared[number - prepared.start]
-        panels = [
-            _view(crops.images[camera], seen[place, camera] - crops.origin[camera], str(name), brightest[camera])
-            for camera, name in enumerate(dataset.camera.values)
-        ]
-        panels.append(_turning(positions[place], length, 2 * np.pi * shown / (TURN * fps)))
-        status = str(dataset.status.values[place])
-        caption = f"frame {number}   {float(dataset.time.values[place]):.2f} s   {status}"
-        yield _even(np.concatenate([np.concatenate(panels, 1), _caption(caption, status, PANEL * len(panels))]))
+    for first in range(places.start, places.stop, AT_ONCE):
+        part = parts.part(first, min(first + AT_ONCE, places.stop), ("projection",))
+        for row in range(part.sizes["time"]):
+            angle = 2 * np.pi * (first + row - places.start) / (TURN * fps)
+            yield _picture(part.isel(time=row), prepared, length, brightest, angle)
+
+
+def _picture(row: xr.Dataset, prepared: Prepared, length: float, brightest: Array, angle: float) -> Pixels:
+    """One frame: its views, and the midline in 3D, seen from an angle."""
+    number, seen = int(row.frame), row.projection.transpose("camera", "keypoint", "image").values
+    crops = prepared[number - prepared.start]
+    panels = [
+        _view(crops.images[camera], seen[camera] - crops.origin[camera], str(name), brightest[camera])
+        for camera, name in enumerate(row.camera.values)
+    ]
+    panels.append(_turning(row.position.isel(individual=0).transpose("keypoint", "space").values, length, angle))
+    status = str(row.status.item())
+    caption = f"frame {number}   {float(row.time):.2f} s   {status}"
+    return _even(np.concatenate([np.concatenate(panels, 1), _caption(caption, status, PANEL * len(panels))]))
 
 
 def _brightest(prepared: Prepared) -> Array:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from midline3d.evaluate.clicks import LABELS, Click, read_clicks
 from midline3d.evaluate.geometry import arc_length, nearest_on_polyline
-from midline3d.evaluate.opening import by_frame, lost_in, opened, points_of
+from midline3d.evaluate.opening import by_frame, in_parts, lost_in, points_of
 from midline3d.evaluate.truth import CLEARLY
 from midline3d.evaluate.words import mean, spread, table_of, text
 from midline3d.files import write_whole
@@ -176,9 +176,10 @@ class AnnotationEvaluation:
 
 def evaluate_annotations(result: xr.Dataset | Path | str, clicks: Path | str) -> AnnotationEvaluation:
     """Measures a result against hand clicks: a CSV of frame, camera, u, v and, if known, label and who."""
-    result = by_frame(opened(result))
-    cameras = [str(name) for name in result.camera.values]
+    parts = in_parts(result)
+    cameras = [str(name) for name in parts.head.camera.values]
     found = read_clicks(clicks, cameras)
+    result = by_frame(parts.chosen({click.frame for click in found}))
     lines = result.projection.transpose("frame", "camera", "keypoint", "image").values.astype(np.float64)
     lines[lost_in(result)] = np.nan
     points = points_of(result)

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.store import PENDING, open_result
+from midline3d.store import PENDING, ResultParts, open_result
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -29,11 +29,11 @@ def lost_in(dataset: xr.Dataset) -> Flags:
     return lost
 
 
-def started(dataset: xr.Dataset) -> xr.Dataset:
-    """Without the frames that a growing result has not come to yet: those are not lost."""
-    if "status" not in dataset:
-        return dataset
-    return dataset.isel(frame=dataset.status.values.astype(str) != PENDING)
+def started(result: ResultParts) -> NDArray[np.int64]:
+    """Numbers of the frames, without those that a growing result has not come to yet: those are not lost."""
+    if "status" not in result.head:
+        return result.numbers
+    return result.numbers[result.small(("status",)).status.values.astype(str) != PENDING]
 
 
 def by_frame(dataset: xr.Dataset) -> xr.Dataset:
@@ -47,9 +47,20 @@ def by_frame(dataset: xr.Dataset) -> xr.Dataset:
 def opened(source: xr.Dataset | Path | str) -> xr.Dataset:
     """A dataset that has midlines in space and in the pictures."""
     dataset = source if isinstance(source, xr.Dataset) else open_result(source)
+    _check(dataset, source)
+    return dataset
+
+
+def in_parts(source: xr.Dataset | Path | str) -> ResultParts:
+    """The same, to be read some frames at a time."""
+    parts = ResultParts(source)
+    _check(parts.head, source)
+    return parts
+
+
+def _check(dataset: xr.Dataset, source: xr.Dataset | Path | str) -> None:
     for name in ("position", "projection"):
         if name not in dataset:
             raise InputError(
                 f"{source if not isinstance(source, xr.Dataset) else 'the dataset'}: has no '{name}'; give a result"
             )
-    return dataset

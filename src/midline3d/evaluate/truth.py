@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.evaluate.geometry import arc_length, distance_to_polyline, evenly, rigid_distance
-from midline3d.evaluate.opening import by_frame, lost_in, opened, points_of, started
+from midline3d.evaluate.opening import by_frame, in_parts, lost_in, points_of, started
 from midline3d.evaluate.words import mean, table_of, text
+from midline3d.store import ResultParts
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+BLOCK = 1024
+"""Frames that are measured at once."""
 CLEARLY = 0.5
 """A frame counts as swapped where its ends, read the other way round, miss by less than this share."""
 
@@ -95,23 +99,45 @@ class Evaluation:
 
 def evaluate_truth(result: xr.Dataset | Path | str, truth: xr.Dataset | Path | str) -> Evaluation:
     """Measures a result against truth, over the frames and cameras that both hold."""
-    result, truth = opened(result), opened(truth)
-    cameras = [str(name) for name in truth.camera.values if name in result.camera.values]
+    found, true = in_parts(result), in_parts(truth)
+    theirs, ours = true.head.camera.values, found.head.camera.values
+    cameras = tuple(str(name) for name in theirs if name in ours)
     if not cameras:
-        known, given = ", ".join(map(str, truth.camera.values)), ", ".join(map(str, result.camera.values))
+        known, given = ", ".join(map(str, theirs)), ", ".join(map(str, ours))
         raise InputError(
             f"the truth's cameras ({known}) are not the result's ({given}); give the truth of this recording"
         )
-    result, truth = started(by_frame(result)), by_frame(truth)
-    frames = np.intersect1d(result.frame.values, truth.frame.values)
+    numbers = started(found)
+    frames = np.intersect1d(numbers, true.numbers)
     if not len(frames):
         raise InputError("the result and the truth have no frame in common; give the truth of this recording")
-    beyond = np.setdiff1d(result.frame.values, truth.frame.values)
+    beyond = np.setdiff1d(numbers, true.numbers)
     if len(beyond):
         raise InputError(
             f"the truth ends before the result does (it has no frame {beyond[0]}); give the truth of this recording"
         )
-    result, truth = result.sel(frame=frames, camera=cameras), truth.sel(frame=frames, camera=cameras)
+    parts = [_measured(one, other, cameras) for one, other in _beside(found, true, frames)]
+    names = [item.name for item in fields(Evaluation) if item.name not in ("cameras", "head_confidence")]
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return replace(parts[0], **joined)
+
+
+def _beside(
+    result: ResultParts, truth: ResultParts, frames: NDArray[np.int64]
+) -> Iterator[tuple[xr.Dataset, xr.Dataset]]:
+    """Frames that both have, by their numbers, some at a time."""
+    for first in range(0, len(result), BLOCK):
+        shown = frames[np.isin(frames, result.numbers[first : first + BLOCK])]
+        if len(shown):
+            places = np.searchsorted(truth.numbers, shown[[0, -1]])
+            here, there = result.part(first, first + BLOCK), truth.part(int(places[0]), int(places[1]) + 1)
+            yield by_frame(here).sel(frame=shown), by_frame(there).sel(frame=shown)
+
+
+def _measured(result: xr.Dataset, truth: xr.Dataset, cameras: tuple[str, ...]) -> Evaluation:
+    """Some frames of a result against the same of the truth."""
+    frames = result.frame.values
+    result, truth = result.sel(camera=list(cameras)), truth.sel(camera=list(cameras))
     seen = result.projection.transpose("frame", "camera", "keypoint", "image").values.astype(np.float64)
     true = truth.projection.transpose("frame", "camera", "keypoint", "image").values
     lost = lost_in(result)
@@ -121,7 +147,7 @@ def evaluate_truth(result: xr.Dataset | Path | str, truth: xr.Dataset | Path | s
     shape, length = _shape_errors(points_of(result), points_of(truth), lost)
     return Evaluation(
         frames=frames,
-        cameras=tuple(cameras),
+        cameras=cameras,
         to_truth=_between(seen, true),
         from_truth=_between(true, seen),
         head=head,

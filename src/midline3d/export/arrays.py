@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from midline3d.errors import InputError
 from midline3d.export.material import Choice, Material
+from midline3d.files import size
 from midline3d.midlines import APPLIED
+from midline3d.store.dataset import write_netcdf
 from midline3d.world import ATTRIBUTE, CALIBRATION
 
+MOST = 4_000_000_000
+"""Bytes that a structure of MATLAB's format 5 can hold, or so."""
 SINGULAR_SINCE = (0, 17)
 """From this version of `movement` on its dimensions are keypoint and individual; before, keypoints and individuals."""
 
 
-def write_movement(material: Material, path: Path, choice: Choice) -> None:
+def write_movement(parts: Iterator[Material], path: Path, choice: Choice) -> None:
     """A poses dataset of `movement`: position and confidence in its order of dimensions, the rest beside them."""
+    write_netcdf(path, (for_movement(part, choice) for part in parts))
+
+
+def for_movement(material: Material, choice: Choice) -> xr.Dataset:
+    """A result as `movement` names it."""
     result = material.result
     result = result.assign_coords(keypoint=("keypoint", material.names, result.keypoint.attrs))
     attributes = {name: value for name, value in result.attrs.items() if name != ATTRIBUTE}
@@ -28,7 +39,7 @@ def write_movement(material: Material, path: Path, choice: Choice) -> None:
     result.attrs.pop(ATTRIBUTE, None)
     if _version(choice.movement) < SINGULAR_SINCE:
         result = result.rename(keypoint="keypoints", individual="individuals")
-    result.to_netcdf(path, engine="h5netcdf")
+    return result
 
 
 def _version(wanted: str) -> tuple[int, ...]:
@@ -54,6 +65,11 @@ def write_mat(material: Material, path: Path, choice: Choice) -> None:
     from scipy.io import savemat
 
     result = material.result
+    if result.nbytes > MOST:
+        raise InputError(
+            f"a .mat file holds 4 GB at most, and this result has {size(result.nbytes)}; "
+            "export fewer points with --keypoints, or to parquet"
+        )
     content: dict[str, Any] = {"position": material.points}
     for name, variable in result.variables.items():
         if name != "position":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from midline3d.errors import InputError
 from midline3d.export.arrays import write_mat, write_movement
-from midline3d.export.material import Choice, Material, folder_of, material
+from midline3d.export.material import Choice, Material, folder_of, material, material_in_parts
 from midline3d.export.nwb import write_nwb
 from midline3d.export.tables import write_anipose, write_csv, write_parquet
 from midline3d.export.wcon import write_wcon
@@ -21,19 +21,22 @@ class Format:
 
     name: str
     """Of the file, where none is given."""
-    write: Callable[[Material, Path, Choice], None]
+    write: Callable[[Iterator[Material], Path, Choice], None] | None = None
+    """From some frames at a time."""
+    write_whole: Callable[[Material, Path, Choice], None] | None = None
+    """From all at once, where it cannot be otherwise."""
     wide: str = ""
     """Name of the wide form, where there is one."""
 
 
 FORMATS = {
-    "csv": Format("midline.csv", write_csv, "midline-wide.csv"),
-    "parquet": Format("midline.parquet", write_parquet, "midline-wide.parquet"),
+    "csv": Format("midline.csv", write_csv, wide="midline-wide.csv"),
+    "parquet": Format("midline.parquet", write_parquet, wide="midline-wide.parquet"),
     "anipose": Format("midline-anipose.csv", write_anipose),
     "movement": Format("midline-movement.nc", write_movement),
     "wcon": Format("midline.wcon", write_wcon),
-    "nwb": Format("midline.nwb", write_nwb),
-    "mat": Format("midline.mat", write_mat),
+    "nwb": Format("midline.nwb", write_whole=write_nwb),
+    "mat": Format("midline.mat", write_whole=write_mat),
 }
 """By the names that users give."""
 
@@ -45,10 +48,14 @@ def export_result(result: Path | str, to: str, out: Path | str | None = None, ch
     without. Every frame is there with its true number, NaN where there is no midline.
     """
     result, choice = Path(result), choice or Choice()
-    path = check_export(result, to, out, choice)
-    content = material(result, choice)
+    path, chosen = check_export(result, to, out, choice), FORMATS[to]
+    if chosen.write_whole is not None:
+        content = material(result, choice)
     with aside(path) as part:
-        FORMATS[to].write(content, part, choice)
+        if chosen.write_whole is not None:
+            chosen.write_whole(content, part, choice)
+        elif chosen.write is not None:
+            chosen.write(material_in_parts(result, choice), part, choice)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 
 from midline3d.calibration import Calibration, load_calibration
 from midline3d.errors import InputError
-from midline3d.store import open_result
+from midline3d.store import ResultParts, open_result
 from midline3d.world import CALIBRATION, World, world_of
 
 Array = NDArray[Any]
+BLOCK = 1024
+"""Frames that are written at once: some 30 MB of tables."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,22 @@ def folder_of(result: Path) -> Path:
 
 def material(path: Path, choice: Choice) -> Material:
     """Opens a result and brings it to what is wanted."""
-    result = open_result(path)
+    return _brought(open_result(path), path, choice, _cameras(path))
+
+
+def material_in_parts(path: Path, choice: Choice) -> Iterator[Material]:
+    """The same, `BLOCK` frames at a time."""
+    cameras = _cameras(path)
+    for part in ResultParts(path).each(block=BLOCK):
+        yield _brought(part, path, choice, cameras)
+
+
+def _cameras(path: Path) -> Calibration | None:
+    beside = folder_of(path) / "calibration.json"
+    return load_calibration(beside) if beside.is_file() else None
+
+
+def _brought(result: xr.Dataset, path: Path, choice: Choice, cameras: Calibration | None) -> Material:
     if "position" not in result or "frame" not in result.coords:
         raise InputError(f"{path}: has no positions or no frame numbers; give the result of a reconstruction")
     world = world_of(result.attrs) if choice.world is None else choice.world
@@ -88,8 +106,7 @@ def material(path: Path, choice: Choice) -> Material:
     meaning = {"units": "mm", "long_name": f"midline from head (keypoint 0) to tail, in {axes(world)}"}
     given = xr.DataArray(places, dims=position.dims, attrs=meaning)
     result = result.assign(position=given.transpose(*result.position.dims))
-    beside = folder_of(path) / "calibration.json"
-    return Material(result, world, load_calibration(beside) if beside.is_file() else None)
+    return Material(result, world, cameras)
 
 
 def _thinned(result: xr.Dataset, count: int | None) -> xr.Dataset:

@@ -11,19 +11,22 @@ import pandas as pd
 from midline3d.errors import InputError
 from midline3d.export.material import Choice, Material
 
-BLOCK = 1000
-"""Frames that are put into a table at once: some 30 MB."""
 NANOMETRE, MILLIPIXEL = 6, 3
 """Decimals of mm and px: as fine as any microscope tells, and half the size of all digits."""
 
 
-def write_csv(material: Material, path: Path, choice: Choice) -> None:
+def write_csv(parts: Iterator[Material], path: Path, choice: Choice) -> None:
     """A CSV file, long or wide; every frame with its true number, NaN where there is nothing."""
-    for number, table in enumerate(_blocks(material, choice)):
+    _rows(path, (wide(part) if choice.wide else long(part) for part in parts))
+
+
+def _rows(path: Path, tables: Iterator[pd.DataFrame]) -> None:
+    """Tables one below the other."""
+    for number, table in enumerate(tables):
         table.to_csv(path, mode="a" if number else "w", header=not number, index=False, na_rep="NaN")
 
 
-def write_parquet(material: Material, path: Path, choice: Choice) -> None:
+def write_parquet(parts: Iterator[Material], path: Path, choice: Choice) -> None:
     """The same as Parquet."""
     try:
         import pyarrow as arrow
@@ -32,8 +35,8 @@ def write_parquet(material: Material, path: Path, choice: Choice) -> None:
         raise InputError("Parquet needs pyarrow; pip install 'midline3d[parquet]'") from None
     writer = None
     try:
-        for table in _blocks(material, choice):
-            rows = arrow.Table.from_pandas(table, preserve_index=False)
+        for part in parts:
+            rows = arrow.Table.from_pandas(wide(part) if choice.wide else long(part), preserve_index=False)
             writer = writer or parquet.ParquetWriter(path, rows.schema)
             writer.write_table(rows)
     finally:
@@ -41,13 +44,18 @@ def write_parquet(material: Material, path: Path, choice: Choice) -> None:
             writer.close()
 
 
-def write_anipose(material: Material, path: Path, choice: Choice) -> None:
+def write_anipose(parts: Iterator[Material], path: Path, choice: Choice) -> None:
     """A CSV file with the columns of Anipose's pose-3d files: NAME_x, _y, _z, _error, _ncams, _score, M, center, fnum.
 
     error is NaN: a midline is fitted to the pictures, not triangulated from points, and leaves no error in px by point.
     ncams counts the cameras that see the point.
     """
     del choice  # one form there is
+    _rows(path, map(anipose, parts))
+
+
+def anipose(material: Material) -> pd.DataFrame:
+    """A row for every frame, in Anipose's columns."""
     points, result = material.points, material.result
     score = result.confidence.isel(individual=0).transpose("time", "keypoint").values
     seen = _seen(material)
@@ -60,14 +68,7 @@ def write_anipose(material: Material, path: Path, choice: Choice) -> None:
     rotation, origin = material.world.rotation, material.world.origin
     columns |= {f"M_{row}{column}": rotation[row, column] for row in range(3) for column in range(3)}
     columns |= {f"center_{axis}": origin[axis] for axis in range(3)}
-    table = pd.DataFrame(columns | {"fnum": material.frames}, index=range(len(points)))
-    table.to_csv(path, index=False, na_rep="NaN")
-
-
-def _blocks(material: Material, choice: Choice) -> Iterator[pd.DataFrame]:
-    for first in range(0, material.result.sizes["time"], BLOCK):
-        part = Material(material.result.isel(time=slice(first, first + BLOCK)), material.world, material.calibration)
-        yield wide(part) if choice.wide else long(part)
+    return pd.DataFrame(columns | {"fnum": material.frames}, index=range(len(points)))
 
 
 def long(material: Material) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from midline3d.export.material import Choice, Material, axes
 
 TAG = "@midline3d"
-BLOCK = 500
+BLOCK = 512
 """Frames of one entry: a reader need not hold a long recording in one piece of text."""
 UNITS = {
     "t": "s",
@@ -27,9 +28,10 @@ UNITS = {
 }
 
 
-def write_wcon(material: Material, path: Path, choice: Choice) -> None:
+def write_wcon(parts: Iterator[Material], path: Path, choice: Choice) -> None:
     """A WCON file; frames without a midline are null."""
     del choice  # one form there is
+    material = next(parts)
     software = {"name": "midline3d", "version": str(material.result.attrs.get("version", ""))}
     head = {
         "tracker-commons": True,
@@ -44,7 +46,7 @@ def write_wcon(material: Material, path: Path, choice: Choice) -> None:
     with path.open("w", encoding="utf-8") as file:
         # The entries come last, one after the other, so that no more than one is in memory.
         file.write(json.dumps(head, ensure_ascii=False)[:-1] + ', "data": [\n')
-        for number, entry in enumerate(_entries(material)):
+        for number, entry in enumerate(entry for part in chain([material], parts) for entry in _entries(part)):
             file.write((",\n" if number else "") + json.dumps(entry, allow_nan=False))
         file.write("\n]}\n")
 

@@ -15,7 +15,7 @@ from midline3d.appearance import ViewAppearance, optics
 from midline3d.cameras import scale
 from midline3d.errors import InputError
 from midline3d.rendering import render
-from midline3d.store import open_result
+from midline3d.store import ResultParts
 from midline3d.tracking.clip import Clip, kept_body, kept_clip
 
 if TYPE_CHECKING:
@@ -67,22 +67,26 @@ def frame_figure(result: Path | str, frame: int, path: Path | str) -> Path:
 
 def telling_frame(result: Path | str) -> int | None:
     """The frame that shows the animal best: where the view in which it is shortest shows most of it. None: all lost."""
-    dataset = open_result(result)
-    spread = np.ptp(dataset.projection.transpose("time", "camera", "keypoint", "image").values, axis=2).max(-1).min(-1)
-    return int(dataset.frame.values[np.nanargmax(spread)]) if np.isfinite(spread).any() else None
+    parts = ResultParts(result)
+    spread = np.concatenate([_spread(part) for part in parts.each(("projection",))])
+    return int(parts.numbers[np.nanargmax(spread)]) if np.isfinite(spread).any() else None
+
+
+def _spread(part: xr.Dataset) -> Array:
+    """(frame,) px: how far the midline reaches in the view in which that is least."""
+    seen = part.projection.transpose("time", "camera", "keypoint", "image").values
+    return np.asarray(np.ptp(seen, axis=2).max(-1).min(-1))
 
 
 def read_frame(folder: Path, frame: int) -> Picture:
     """A frame of the result with its crops, rendered anew."""
-    dataset = open_result(folder)
-    place = {int(number): index for index, number in enumerate(dataset.frame.values)}.get(frame)
-    if place is None:
-        first, last = int(dataset.frame.values[0]), int(dataset.frame.values[-1])
-        raise InputError(f"{folder} has no frame {frame}; it has {first} to {last}")
-    row = dataset.isel(time=place)
+    parts = ResultParts(folder)
+    row = parts.of(frame)
+    if row is None:
+        raise InputError(f"{folder} has no frame {frame}; it has {parts.numbers[0]} to {parts.numbers[-1]}")
     if not np.isfinite(row.position.values).all():
         raise InputError(f"frame {frame} of {folder} is {row.status.item()}, so there is no midline to draw")
-    clip = kept_clip(folder, dataset)
+    clip = kept_clip(folder, row)
     return picture_of(clip, row, _rendered(folder, clip, frame - clip.prepared.start, row))
 
 

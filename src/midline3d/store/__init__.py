@@ -8,6 +8,7 @@ from midline3d.store.lock import HeldError, locked
 from midline3d.store.log import RunLog
 from midline3d.store.manifest import ranges
 from midline3d.store.overlay import Overlay
+from midline3d.store.parts import ResultParts
 from midline3d.store.records import EDITS, REASONS, STATUSES, Edited, FrameResult, Header, Reason, Status
 from midline3d.store.result import Result, open_result
 
@@ -27,6 +28,7 @@ __all__ = [
     "Pin",
     "Reason",
     "Result",
+    "ResultParts",
     "RunLog",
     "Status",
     "StoredFrames",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,18 +122,18 @@ def blocks(header: Header) -> Iterator[tuple[int, ...]]:
         yield header.frames[first : first + BLOCK]
 
 
-def write_netcdf(path: Path, parts: Iterable[xr.Dataset], frames: int) -> None:
-    """One netCDF file out of datasets that follow one another in time, one of them in memory at a time; `frames` in
-    all."""
+def write_netcdf(path: Path, parts: Iterable[xr.Dataset]) -> None:
+    """One netCDF file out of datasets that follow one another in time, two of them in memory at a time."""
     import h5netcdf
 
-    written = 0
-    for part in parts:
+    written, ends = 0, list[xr.Dataset | None]([None])
+    for part, more in pairwise(chain(parts, ends)):
+        assert part is not None
         count = part.sizes["time"]
         claim(path.parent, 500_000 + part.nbytes * 5 // 4)  # HDF5 crashes on a full disk
         if not written:
             # Only where more is to come: of an axis that can grow readers ask every variable for its length, often.
-            growing = ["time"] if count < frames else []
+            growing = [] if more is None else ["time"]
             part.to_netcdf(path, engine="h5netcdf", encoding=_packing(part), unlimited_dims=growing)
         else:
             with h5netcdf.File(path, "a") as file:

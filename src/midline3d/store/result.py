@@ -326,7 +326,7 @@ class Result:
         # Read back as they will stand there, so that what was noted since is missed.
         if final_attributes(path) != attributes_of(self.header, fingerprint(self._ordered)):
             with aside(path, 500_000 + len(self.header.frames) * self.header.frame_bytes // 2) as part:
-                write_netcdf(part, self._parts(), len(self.header.frames))
+                write_netcdf(part, self._parts())
         self._clear()
         return path
 
