@@ -109,8 +109,7 @@ def kinematics(
     """How the animal is bent and how it moves: kinematics.nc and tables, each with unit and standard deviation."""
     from dataclasses import replace
 
-    from midline3d.kinematics import Options, of, summary, write
-    from midline3d.store import open_result
+    from midline3d.kinematics import Options, asked_of, of, summary, write
 
     options = Options(without=("suspect",) if without_suspect else ())
     if window is not None:
@@ -118,7 +117,7 @@ def kinematics(
     if draws is not None:
         options = replace(options, draws=draws)
     options.check()
-    midlines, world = open_result(result), _world(result, frame, no_frame)
+    midlines, world = asked_of(result), _world(result, frame, no_frame)
     with working("give the same command again") as tick:
         tick("measuring", 0, 0)
         measured = of(midlines, options, world)

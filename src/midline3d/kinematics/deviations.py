@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
 from midline3d.kinematics.grid import Midlines
-from midline3d.kinematics.shape import integral
+from midline3d.kinematics.shape import by_blocks, integral
 from midline3d.kinematics.smoothing import Flags, Window, local_quadratic
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ def deviations_of(result: xr.Dataset, lines: Midlines, window: Window) -> Deviat
     None where nothing is known: it says nothing, and has too few frames to scatter.
     """
     centroid = np.full((len(lines.valid), 3), np.nan)
-    centroid[lines.valid] = integral(lines.points[lines.valid])
+    centroid[lines.valid] = by_blocks(integral, lines.points)[lines.valid]
     whole = _root(local_quadratic(centroid, lines.valid, window).scatter)
     across, along = (_stated(result, name, lines) for name in ("sigma_across", "sigma_along"))
     if across is not None and along is not None:

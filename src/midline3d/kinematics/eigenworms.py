@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.kinematics.shape import derivative, integral
+from midline3d.kinematics.shape import BLOCK, derivative, integral
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -37,8 +37,11 @@ def eigenworms(curvature: Complex, count: int) -> Eigenworms:
     weights = np.full(vertices, 1 / (vertices - 1))
     weights[[0, -1]] /= 2
     root = np.sqrt(weights)
-    scaled = curvature * root
-    values, vectors = np.linalg.eigh(scaled.T @ np.conj(scaled))
+    summed = np.zeros((vertices, vertices), np.complex128)
+    for first in range(0, len(curvature), BLOCK):
+        scaled = curvature[first : first + BLOCK] * root
+        summed += scaled.T @ np.conj(scaled)
+    values, vectors = np.linalg.eigh(summed)
     best = np.argsort(values)[::-1][: min(count, vertices)]
     modes = _settled((vectors[:, best] / root[:, None]).T)
     amplitude = curvature @ (np.conj(modes) * weights).T

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.kinematics.plane import Carried, carried, same_angle
-from midline3d.kinematics.shape import bishop
+from midline3d.kinematics.shape import BLOCK, bishop, by_blocks
 from midline3d.kinematics.smoothing import Flags
 from midline3d.world import World
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
-BLOCK = 1024
-"""Frames that are worked on at once: some 30 MB."""
 FEWEST_KEYPOINTS = 8
 """Of a midline whose derivatives are to be taken."""
 
@@ -45,21 +43,24 @@ def midlines_of(result: xr.Dataset, world: World, without: tuple[str, ...]) -> M
     numbers, fps = _times(result)
     first = int(numbers.min())
     rows, count = numbers - first, int(numbers.max()) - first + 1
-    placed = _points(result, without)
+    placed, gone = _points(result), _left_out(result, without)
     if placed.shape[1] < FEWEST_KEYPOINTS:
         raise InputError(
             f"the midlines have {placed.shape[1]} keypoints, but {FEWEST_KEYPOINTS} are needed to tell how they bend"
         )
     points = np.full((count, *placed.shape[1:]), np.nan)
-    points[rows] = world.points(placed)
-    valid: Flags = np.asarray(np.isfinite(points).all((1, 2)))
+    for first in range(0, len(rows), BLOCK):
+        some = slice(first, first + BLOCK)
+        points[rows[some]] = world.points(placed[some].astype(np.float64))
+    points[rows[gone]] = np.nan
+    valid: Flags = np.asarray(by_blocks(lambda part: np.isfinite(part).all((1, 2)), points))
     if not valid.any():
         raise InputError("the result has no frame with a midline; look at `midline3d info` for the reasons")
     stored = None
     if "curvature" in result and "bishop" in result.curvature.dims:
-        pair = result.curvature.transpose("time", "keypoint", "bishop").values.astype(np.float64)
-        stored = np.full(points.shape[:2], np.nan + 0j)
-        stored[rows] = pair[..., 0] + 1j * pair[..., 1]
+        pair = result.curvature.transpose("time", "keypoint", "bishop").values
+        stored = np.full(points.shape[:2], np.nan + 0j, np.result_type(pair, np.complex64))
+        stored.real[rows], stored.imag[rows] = pair[..., 0], pair[..., 1]
     length, body = _bodies(points, valid, stored)
     return Midlines(rows, fps, points, valid, length, body)
 
@@ -93,13 +94,15 @@ def _bodies(points: Array, valid: Flags, stored: Complex | None) -> tuple[Array,
         curvature[some] = found.curvature
         if stored is not None:
             # The fit's own, where it is there: differences of points, taken twice, would only add rounding.
-            known: Flags = np.asarray(np.isfinite(stored[some]).all(-1))
-            turned = same_angle(np.nan_to_num(stored[some]), found)
+            fitted = stored[some].astype(np.complex128)
+            known: Flags = np.asarray(np.isfinite(fitted).all(-1))
+            turned = same_angle(np.nan_to_num(fitted), found)
             curvature[some] = np.where(known[:, None], turned, found.curvature)
     return length, carried(curvature, tangent, normal, valid)
 
 
-def _points(result: xr.Dataset, without: tuple[str, ...]) -> Array:
+def _points(result: xr.Dataset) -> NDArray[np.floating]:
+    """(frame, keypoint, 3) mm, as the result holds them."""
     if "position" not in result:
         raise InputError("the dataset has no 'position'; give a result, or midlines read by midline3d.midlines.read")
     position = result.position
@@ -107,11 +110,15 @@ def _points(result: xr.Dataset, without: tuple[str, ...]) -> Array:
     keypoint = "keypoint" if "keypoint" in position.dims else "keypoints"
     if individual is not None:
         position = position.isel({individual: 0})
-    points = position.transpose("time", keypoint, "space").values.astype(np.float64)
-    if without and "status" in result:
-        points = points.copy()
-        points[np.isin(result.status.values.astype(str), without)] = np.nan
+    points: NDArray[np.floating] = position.transpose("time", keypoint, "space").values
     return points
+
+
+def _left_out(result: xr.Dataset, without: tuple[str, ...]) -> Flags:
+    """(frame,) whether a frame is one of those that are to be left out."""
+    if not without or "status" not in result:
+        return np.zeros(result.sizes["time"], np.bool_)
+    return np.isin(result.status.values.astype(str), without)
 
 
 def _times(result: xr.Dataset) -> tuple[NDArray[np.int64], float]:

@@ -17,7 +17,7 @@ from midline3d.kinematics.quantities import COORDINATES, QUANTITIES, STD, Quanti
 from midline3d.kinematics.smoothing import Window
 from midline3d.kinematics.spread import no_deviations, standard_deviations
 from midline3d.kinematics.values import Scope, Values, straightness_limit, values_of
-from midline3d.store import open_result
+from midline3d.store import ResultParts
 from midline3d.world import World, world_of
 
 DRAWN_WRITHE_POINTS = 20
@@ -36,7 +36,7 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     the result's [frame] without. Frames without a midline are NaN. Where positions are relative to a crop
     (centre = "fixed") everything that needs a place is left out, and the attribute `left_out` says so.
     """
-    result = result if isinstance(result, xr.Dataset) else open_result(result)
+    result = result if isinstance(result, xr.Dataset) else asked_of(result)
     options = options or Options()
     options.check()
     world = world_of(result.attrs) if world is None else world
@@ -51,6 +51,12 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     elif options.draws:
         values |= no_deviations(values)
     return _dataset(result, lines, values, options, _attributes(result, lines, options, world, deviations))
+
+
+def asked_of(path: Path | str) -> xr.Dataset:
+    """As much of a result as kinematics are measured from."""
+    parts = ResultParts(path)
+    return parts.part(0, len(parts), ("position", "curvature", "sigma_across", "sigma_along"))
 
 
 def _dataset(

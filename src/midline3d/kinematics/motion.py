@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.kinematics.shape import derivative, integral
+from midline3d.kinematics.shape import by_blocks, derivative, integral
 from midline3d.kinematics.smoothing import Flags, Smooth, Window, local_quadratic
 
 Array = NDArray[np.float64]
 PLACES = 33
 """Places along the body whose own velocities are given."""
-BLOCK = 1024
-"""Frames whose tangents are worked out at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +36,13 @@ def motion(points: Array, valid: Flags, window: Window) -> Motion:
     sideways = int |dr/dt - (dr/dt . T) T|^2 du / int |dr/dt|^2 du.
     """
     centroid = np.full((len(points), 3), np.nan)
-    centroid[valid] = integral(points[valid])
+    centroid[valid] = by_blocks(integral, points)[valid]
     course = local_quadratic(centroid, valid, window)
     every = np.linspace(0, points.shape[1] - 1, min(PLACES, points.shape[1])).round().astype(int)
     some = points[:, every]
     parts = local_quadratic(some.reshape(len(points), -1), valid, window)
     velocity = parts.rate.reshape(some.shape)
-    tangent = np.concatenate([_tangents(part)[:, every] for part in np.array_split(points, len(points) // BLOCK + 1)])
+    tangent = by_blocks(lambda part: _tangents(part)[:, every], points)
     along = (velocity * tangent).sum(-1)
     whole = np.square(velocity).sum(-1)
     total = integral(whole)

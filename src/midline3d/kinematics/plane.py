@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from midline3d.kinematics.shape import Bishop, integral, least_turn, planarity
+from midline3d.kinematics.shape import BLOCK, Bishop, by_blocks, integral, least_turn, planarity
 from midline3d.kinematics.smoothing import Flags, Window, local_quadratic
 
 Array = NDArray[np.float64]
@@ -70,18 +70,21 @@ def carried(curvature: Complex, tangent: Array, normal: Array, valid: Flags) -> 
     angle = np.concatenate([[0.0], np.cumsum(step)])[: len(there)]
     frames = np.full(normal.shape, np.nan)
     frames[there] = np.cos(angle)[:, None] * m + np.sin(angle)[:, None] * np.cross(t, m)
-    rotated = np.full(curvature.shape, np.nan + 0j)
-    rotated[there] = curvature[there] * np.exp(-1j * angle)[:, None]
+    rotated, turn = np.full(curvature.shape, np.nan + 0j), np.exp(-1j * angle)[:, None]
+    for first in range(0, len(there), BLOCK):
+        some = there[first : first + BLOCK]
+        rotated[some] = curvature[some] * turn[first : first + BLOCK]
     return Carried(rotated, tangent, frames)
 
 
 def bending_plane(body: Carried, valid: Flags, window: Window) -> Plane:
     """The plane in which K is largest: its angle is arg(int K^2 du) / 2, followed continuously in time."""
     known = valid.copy()
-    known[valid] = planarity(body.curvature[valid]) > LEAST_PLANARITY
+    with np.errstate(invalid="ignore"):
+        known &= by_blocks(planarity, body.curvature) > LEAST_PLANARITY
     angle = np.full(len(valid), np.nan)
     if known.any():
-        moment = integral(body.curvature[known] ** 2)
+        moment = by_blocks(lambda part: integral(part**2), body.curvature)[known]
         angle[known] = np.unwrap(np.angle(moment)) / 2
         angle -= angle[known][0]
         first = np.angle(moment[0]) / 2
@@ -96,5 +99,5 @@ def bending_plane(body: Carried, valid: Flags, window: Window) -> Plane:
         angle=smooth,
         rate=fit.rate[:, 0],
         normal=np.cross(body.tangent, direction),
-        bending=(body.curvature * np.conj(turn)[:, None]).real,
+        bending=by_blocks(lambda part, by: (part * np.conj(by)[:, None]).real, body.curvature, turn),
     )

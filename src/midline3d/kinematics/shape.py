@@ -6,6 +6,7 @@ may be turned about the tangent by one free angle, K becoming K e^(ia): nothing 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+BLOCK = 1024
+"""Frames that are worked on at once: some 30 MB."""
 WRITHE_POINTS = 64
 """Points that the writhe is computed from: the pairs of all 128 would take four times as long for a per mille."""
 WRITHE_PAIRS = 32_000
@@ -31,6 +34,14 @@ class Bishop:
     """(time, vertex) K, 1/body length."""
     length: Array
     """(time,) mm."""
+
+
+def by_blocks(work: Callable[..., NDArray], *arrays: NDArray) -> NDArray:
+    """`work` of arrays that lead with time, where it takes each frame by itself: what it holds on the way is then that
+    of some frames, and not gigabytes of a long recording."""
+    count = len(arrays[0])
+    firsts = range(0, max(count, 1), BLOCK)
+    return np.concatenate([work(*(each[first : first + BLOCK] for each in arrays)) for first in firsts])
 
 
 def derivative(values: NDArray, axis: int = 1) -> NDArray:

@@ -10,6 +10,8 @@ from scipy.ndimage import correlate1d
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+CHANNELS = 9
+"""That are fitted at once: what is held on the way takes ten times as much as they do."""
 FEWEST = 4
 """Frames that a quadratic with any judgement of its noise needs."""
 LEAST_SPREAD = 1e-6
@@ -54,21 +56,24 @@ def local_quadratic(values: Array, valid: Flags, window: Window) -> Smooth:
     half, count = window.half, len(values)
     offsets = np.arange(-half, half + 1) / half
     there = valid.astype(np.float64)
-    filled = np.where(valid[:, None], values, 0.0)
     sums = np.stack([_windowed(there, offsets**power) for power in range(5)], -1)
-    right = np.stack([_windowed(filled, offsets**power) for power in range(3)], 1)
     left = np.stack([sums[:, row : row + 3] for row in range(3)], 1)
     good = valid & (sums[:, 0] > FEWEST - 0.5)
     # Not so where all frames that are there lie close together on one side, next to a gap.
     good[good] &= np.linalg.det(left[good] / sums[good, :1, None]) > LEAST_SPREAD
     inverse = np.full((count, 3, 3), np.nan)
     inverse[good] = np.linalg.inv(left[good])
-    solved = np.einsum("tij,tjc->tic", inverse, right)
-    residual = (
-        np.where(good[:, None], values - solved[:, 0], np.nan)
-        / np.sqrt(np.maximum(1 - inverse[:, 0, 0], 1e-9))[:, None]
-    )
-    return Smooth(solved[:, 0], solved[:, 1] * window.fps / half, _spread(residual))
+    value, rate, spread = np.empty(values.shape), np.empty(values.shape), np.empty(values.shape[1])
+    single = np.sqrt(np.maximum(1 - inverse[:, 0, 0], 1e-9))[:, None]
+    for first in range(0, values.shape[1], CHANNELS):
+        some = slice(first, first + CHANNELS)
+        filled = np.where(valid[:, None], values[:, some], 0.0)
+        right = np.stack([_windowed(filled, offsets**power) for power in range(3)], 1)
+        value[:, some], slope = np.einsum("tij,tjc->itc", inverse[:, :2], right)
+        rate[:, some] = slope * window.fps / half
+        residual = np.where(good[:, None], values[:, some] - value[:, some], np.nan) / single
+        spread[some] = _spread(residual)
+    return Smooth(value, rate, spread)
 
 
 def scatter(values: Array, valid: Flags, window: Window) -> float:
