@@ -1,5 +1,6 @@
 """What a long recording needs beside the fitting grows no faster than it does: counted, not timed."""
 
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,9 +9,11 @@ import pytest
 import torch
 import xarray as xr
 
+from midline3d import kinematics
 from midline3d.errors import InputError
 from midline3d.evaluate import evaluate_truth
 from midline3d.export import Choice, export_result
+from midline3d.kinematics.smoothing import Window, local_quadratic
 from midline3d.recording.crops import LOCATIONS, Log
 from midline3d.report.picture import read_frame, telling_frame
 from midline3d.settings import Settings
@@ -210,6 +213,29 @@ def test_parts_of_a_result_are_all_of_it(long_result, name):
     assert parts.chosen([3, 9000, 1]).frame.values.tolist() == [1, 3]
     assert parts.chosen([9000]).sizes["time"] == 0
     assert set(parts.part(0, 2, ("confidence",))) & LARGE == {"position", "confidence"}
+
+
+def test_kinematics_hold_little_beside_what_they_measure():
+    """Quadratics in time through many channels: a few at once."""
+    values = np.random.default_rng(2).normal(size=(4000, 99))
+    valid = np.arange(4000) % 90 > 3
+    window = Window.of(0.4, 25.0)
+    tracemalloc.start()
+    found = local_quadratic(values, valid, window)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert held < 4.5 * values.nbytes
+    alone = local_quadratic(values[:, [50]], valid, window)
+    np.testing.assert_allclose(found.rate[:, [50]], alone.rate, rtol=1e-9)
+
+
+def test_kinematics_read_what_they_measure(long_result, monkeypatch):
+    asked, part = [], ResultParts.part
+    monkeypatch.setattr(
+        ResultParts, "part", lambda self, first, stop, names: asked.append(set(names)) or part(self, first, stop, names)
+    )
+    assert kinematics.of(long_result, kinematics.Options(draws=0)).sizes["time"] == 6000
+    assert asked and not set().union(*asked) & {"projection", "confidence"}
 
 
 @pytest.mark.parametrize("to", ["csv", "parquet", "wcon", "anipose", "movement", "truth", "telling frame", "one frame"])

@@ -109,7 +109,8 @@ def kinematics(
     """How the animal is bent and how it moves: kinematics.nc and tables, each with unit and standard deviation."""
     from dataclasses import replace
 
-    from midline3d.kinematics import Options, asked_of, of, summary, write
+    from midline3d.kinematics import Options, of, summary, write
+    from midline3d.store import ResultParts
 
     options = Options(without=("suspect",) if without_suspect else ())
     if window is not None:
@@ -117,10 +118,11 @@ def kinematics(
     if draws is not None:
         options = replace(options, draws=draws)
     options.check()
-    midlines, world = asked_of(result), _world(result, frame, no_frame)
+    ResultParts(result)  # complains where it is none, before anything is said
+    world = _world(result, frame, no_frame)
     with working("give the same command again") as tick:
         tick("measuring", 0, 0)
-        measured = of(midlines, options, world)
+        measured = of(result, options, world)
         places = write(measured, out or _folder(result))
     table = summary(measured)
     if as_json:

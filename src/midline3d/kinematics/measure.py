@@ -36,11 +36,12 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     the result's [frame] without. Frames without a midline are NaN. Where positions are relative to a crop
     (centre = "fixed") everything that needs a place is left out, and the attribute `left_out` says so.
     """
-    result = result if isinstance(result, xr.Dataset) else asked_of(result)
+    result = result if isinstance(result, xr.Dataset) else _asked_of(result)
     options = options or Options()
     options.check()
     world = world_of(result.attrs) if world is None else world
     lines = midlines_of(result, world, options.without)
+    result = result.drop_vars(["position", "curvature"], errors="ignore")  # of a long recording some GB
     directed = not np.array_equal(world.rotation, np.eye(3))
     scope = Scope(options, is_placed(result), directed, straightness_limit(lines, options))
     values = values_of(lines, scope)
@@ -53,7 +54,7 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     return _dataset(result, lines, values, options, _attributes(result, lines, options, world, deviations))
 
 
-def asked_of(path: Path | str) -> xr.Dataset:
+def _asked_of(path: Path | str) -> xr.Dataset:
     """As much of a result as kinematics are measured from."""
     parts = ResultParts(path)
     return parts.part(0, len(parts), ("position", "curvature", "sigma_across", "sigma_along"))
