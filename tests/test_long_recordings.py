@@ -17,7 +17,7 @@ from midline3d.kinematics.smoothing import Window, local_quadratic
 from midline3d.recording.crops import LOCATIONS, Log
 from midline3d.report.picture import read_frame, telling_frame
 from midline3d.settings import Settings
-from midline3d.store import EditLog, FrameResult, Header, Result, ResultParts, edit_of, open_result
+from midline3d.store import EditLog, FrameResult, Header, Result, ResultParts, StoredFrames, edit_of, open_result
 from midline3d.store.dataset import head_confidence
 from midline3d.store.frames import LARGE
 from midline3d.store.manifest import Manifest
@@ -213,6 +213,17 @@ def test_parts_of_a_result_are_all_of_it(long_result, name):
     assert parts.chosen([3, 9000, 1]).frame.values.tolist() == [1, 3]
     assert parts.chosen([9000]).sizes["time"] == 0
     assert set(parts.part(0, 2, ("confidence",))) & LARGE == {"position", "confidence"}
+
+
+def test_what_is_done_is_worked_out_when_that_has_changed(tmp_path):
+    with Result.create(tmp_path, header(10)) as written:
+        written.append(0, record(0))
+        written.flush()
+        frames = StoredFrames(tmp_path)
+        assert frames.done.sum() == 1 and frames.done is frames.done
+        written.append(4, record(4))
+        written.flush()
+        assert frames.refresh() and frames.done.sum() == 2
 
 
 def test_kinematics_hold_little_beside_what_they_measure():

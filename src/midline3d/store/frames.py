@@ -42,6 +42,7 @@ class StoredFrames:
         self._segments: dict[int, Segment] = {}
         self._small: dict[str, NDArray[Any]] = {}
         self._home = np.zeros(0, np.int64)
+        self._done: NDArray[np.bool_] | None = None
         self.refresh()
 
     @property
@@ -60,9 +61,11 @@ class StoredFrames:
 
     @property
     def done(self) -> NDArray[np.bool_]:
-        """(frame,) whether each is there."""
-        found: NDArray[np.bool_] = self._small["status"] != PENDING
-        return found
+        """(frame,) whether each is there: worked out once, for whoever goes on frame by frame asks again and again."""
+        with self._lock:
+            if self._done is None:
+                self._done = np.asarray(self._small["status"] != PENDING, np.bool_)
+            return self._done
 
     @property
     def names(self) -> set[str]:
@@ -145,7 +148,7 @@ class StoredFrames:
         """Another run: what is known of an earlier one is forgotten."""
         frames = self.header.frames
         self._rows = {frame: row for row, frame in enumerate(frames)}
-        self._segments, self._home = {}, np.zeros(len(frames), np.int64)
+        self._segments, self._home, self._done = {}, np.zeros(len(frames), np.int64), None
         self._small = blank(self.header, frames, lambda name: name not in LARGE)
 
     def _open(self, segments: list[Segment], fresh: bool) -> None:
@@ -153,6 +156,7 @@ class StoredFrames:
         import h5py  # not netCDF: its readers take a tenth of a second to find out how long a growing axis is
 
         self.close()
+        self._done = None
         if fresh:
             try:
                 self._final = file = h5py.File(self.folder / FINAL, "r")
