@@ -12,6 +12,7 @@ frames a second; preset varied, even seeds, 7 to 200 frames a second), after the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +25,8 @@ from midline3d.kinematics.grid import BLOCK, Midlines
 from midline3d.kinematics.shape import bishop
 
 Array = NDArray[np.float64]
+Off = Callable[[slice], Array]
+"""Tells how far some frames' midlines are drawn off: of all at once it would take gigabytes."""
 SHORT, ACROSS, ALONG, WHOLE = 0.035, 0.07, 0.33, 0.5
 """Body lengths over which errors are alike, as standard deviations of a Gaussian: to the side those of a single frame
 and those that last (4 and 9 of 128 keypoints), along the body, and of the body as a whole. To the side the change from
@@ -64,38 +67,48 @@ class Cloud:
     def points(self, number: int) -> Array:
         """(time, keypoint, 3) mm: one draw. The same number gives the same draw."""
         rng = np.random.default_rng((SEED, number))
-        off = self.deviations
-        own = np.concatenate([self._along(rng), self._across(rng)], 1).astype(np.float32)
-        moved = np.einsum("tak,taki->tki", own, self.axes)
-        points = self.lines.points + moved + self._whole(rng).transpose(0, 2, 1)
-        if off.calibration:
-            points += (self.lines.points - np.nanmean(self.lines.points, (0, 1))) @ (off.calibration * _world(rng))
-        return np.asarray(points)
+        off, lines = self.deviations, self.lines
+        along, across, whole = self._along(rng), self._across(rng), self._whole(rng)
+        world = off.calibration * _world(rng) if off.calibration else np.zeros((3, 3))
+        middle = np.nanmean(lines.points, (0, 1))
+        points = np.empty_like(lines.points)
+        for first in range(0, len(points), BLOCK):
+            some = slice(first, first + BLOCK)
+            own = np.concatenate([along(some), across(some)], 1).astype(np.float32)
+            moved = np.einsum("tak,taki->tki", own, self.axes[some])
+            points[some] = lines.points[some] + moved + whole(some).transpose(0, 2, 1)
+            points[some] += (lines.points[some] - middle) @ world
+        return points
 
-    def _across(self, rng: np.random.Generator) -> Array:
+    def _across(self, rng: np.random.Generator) -> Off:
         """(time, 2, keypoint) mm to the side."""
         off, count = self.deviations, len(self.lines.valid)
         places = _stretched(off.across)
         fast = _field(rng, (count, 2), places / SHORT)
         if not off.stated:
-            return fast * off.across[:, None]
+            return lambda some: fast(some) * off.across[some, None]
         slow = _field(rng, (count, 2), places / ACROSS, SLOW * self.lines.fps)
-        steady = _field(rng, (1, 2), places / ACROSS)
+        steady, tips = _field(rng, (1, 2), places / ACROSS), self._tips(rng)
         shares = np.sqrt((FAST, 1 - FAST - STEADY_ACROSS, STEADY_ACROSS))
-        sides = (shares[0] * fast + shares[1] * slow + shares[2] * steady) * off.across[:, None]
-        return np.asarray(sides + self.lines.length[:, None, None] * self._tips(rng))
 
-    def _along(self, rng: np.random.Generator) -> Array:
+        def sides(some: slice) -> Array:
+            alike = shares[0] * fast(some) + shares[1] * slow(some) + shares[2] * steady(some)
+            return np.asarray(alike * off.across[some, None] + self.lines.length[some, None, None] * tips(some))
+
+        return sides
+
+    def _along(self, rng: np.random.Generator) -> Off:
         """(time, 1, keypoint) mm along the body."""
         off, (count, keypoints) = self.deviations, self.lines.points.shape[:2]
         places = np.linspace(0, 1 / ALONG, keypoints)
         if not off.stated:
-            return _field(rng, (count, 1), places) * off.along[:, None]
+            single = _field(rng, (count, 1), places)
+            return lambda some: single(some) * off.along[some, None]
         slow = _field(rng, (count, 1), places, SLOW * self.lines.fps)
-        steady = _field(rng, (1, 1), places)
-        return np.asarray((np.sqrt(1 - STEADY_ALONG) * slow + np.sqrt(STEADY_ALONG) * steady) * off.along[:, None])
+        steady, shares = _field(rng, (1, 1), places), np.sqrt((1 - STEADY_ALONG, STEADY_ALONG))
+        return lambda some: (shares[0] * slow(some) + shares[1] * steady(some)) * off.along[some, None]
 
-    def _tips(self, rng: np.random.Generator) -> Array:
+    def _tips(self, rng: np.random.Generator) -> Off:
         """(time, 2, keypoint) body lengths: what bends of the tips move them by, half of it the same at all times.
 
         With x from where the tip begins to its end, the curvature is b x / TIP, and the place off by b x^3 / (6 TIP).
@@ -105,19 +118,24 @@ class Cloud:
         bends = np.stack([np.maximum(TIP - place, 0), np.maximum(TIP - 1 + place, 0)]) ** 3 / (6 * TIP)
         # Two ends that have nothing to do with each other.
         ends = np.array([0.0, 100.0])
-        free = _field(rng, (count, 2), ends, SLOW * self.lines.fps) + _field(rng, (1, 2), ends)
+        free, same = _field(rng, (count, 2), ends, SLOW * self.lines.fps), _field(rng, (1, 2), ends)
         known = round(TIP * (keypoints - 1))
-        curvature = self.lines.body.curvature[:, [known, -1 - known]]
-        flat = np.stack([curvature.real, curvature.imag], 1) * rng.standard_normal(2)
-        return np.asarray((TIP_BEND / np.sqrt(2) * free + TIP_FLAT * flat) @ bends)
+        curvature, turned = self.lines.body.curvature[:, [known, -1 - known]], rng.standard_normal(2)
 
-    def _whole(self, rng: np.random.Generator) -> Array:
+        def tips(some: slice) -> Array:
+            flat = np.stack([curvature[some].real, curvature[some].imag], 1) * turned
+            return np.asarray((TIP_BEND / np.sqrt(2) * (free(some) + same(some)) + TIP_FLAT * flat) @ bends)
+
+        return tips
+
+    def _whole(self, rng: np.random.Generator) -> Off:
         """(time, 3, keypoint or 1) mm by which all of the body is off: shaken as it is, and slowly turned as well."""
         off, (count, keypoints) = self.deviations, self.lines.points.shape[:2]
         shaken = rng.standard_normal((count, 3, 1))
         places = np.linspace(0, 1 / WHOLE, keypoints)
         slow = _field(rng, (count, 3), places, SLOW * self.lines.fps)
-        return np.asarray(off.whole * (shaken + np.sqrt(WANDER / _kernel(places).mean()) * slow))
+        share = np.sqrt(WANDER / _kernel(places).mean())
+        return lambda some: off.whole * (shaken[some] + share * slow(some))
 
 
 def cloud(lines: Midlines, deviations: Deviations) -> Cloud:
@@ -138,8 +156,9 @@ def cloud(lines: Midlines, deviations: Deviations) -> Cloud:
     return Cloud(lines, deviations, axes)
 
 
-def _field(rng: np.random.Generator, shape: tuple[int, int], places: Array, slow: float = 0.0) -> Array:
-    """(time, direction, keypoint) normal numbers of variance 1, alike over 1 of the places and over `slow` frames."""
+def _field(rng: np.random.Generator, shape: tuple[int, int], places: Array, slow: float = 0.0) -> Off:
+    """(time, direction, keypoint) normal numbers of variance 1, alike over 1 of the places and over `slow` frames; of
+    one moment for all alike."""
     factor = _factor(tuple(places.tolist()))
     beyond = int(np.ceil(4 * slow))
     white = rng.standard_normal((shape[0] + 2 * beyond, shape[1], factor.shape[0]))
@@ -150,7 +169,7 @@ def _field(rng: np.random.Generator, shape: tuple[int, int], places: Array, slow
         impulse[beyond] = 1
         size = np.sqrt(np.square(gaussian_filter1d(impulse, width)).sum())
         white = gaussian_filter1d(white, width, axis=0)[beyond : beyond + shape[0]] / size
-    return np.asarray(white @ factor)
+    return lambda some: np.asarray((white[some] if len(white) > 1 else white) @ factor)
 
 
 def _stretched(across: Array) -> Array:

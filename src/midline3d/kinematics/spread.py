@@ -26,7 +26,7 @@ def standard_deviations(cloud: Cloud, scope: Scope, values: Values) -> Values:
     stated = matched(values, values_of(moved(cloud.lines, cloud.lines.points), scope))
     names = [name for name in values if name in MEASURED and not MEASURED[name].counted]
     squares = {name: np.zeros(np.shape(values[name])) for name in names}
-    known = {name: np.zeros(np.shape(values[name])) for name in names}
+    known = {name: np.zeros(np.shape(values[name]), np.int32) for name in names}
     for number in range(scope.options.draws):
         drawn = matched(values, values_of(moved(cloud.lines, cloud.points(number)), scope))
         for name in names:
