@@ -273,3 +273,10 @@ def test_what_goes_frame_by_frame_asks_for_some_at_a_time(long_result, tmp_path,
     else:
         export_result(long_result, to, tmp_path, Choice(keypoints=2))
     assert max(asked) <= 1024
+
+
+def test_a_mat_file_that_would_be_too_large_is_refused(long_result, tmp_path, monkeypatch):
+    monkeypatch.setattr("midline3d.export.arrays.MOST", 2_000_000)
+    with pytest.raises(InputError, match=r"4 GB at most, and this result has .* --keypoints"):
+        export_result(long_result, "mat", tmp_path)
+    assert not list(tmp_path.iterdir())
