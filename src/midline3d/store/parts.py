@@ -41,11 +41,16 @@ class ResultParts:
             raise InputError(
                 f"{path} is no result: it has neither {MANIFEST} nor {FINAL}; give the folder of a reconstruction"
             )
+        stored = StoredFrames(file.parent) if file.name == FINAL and (file.parent / MANIFEST).exists() else None
+        if stored is not None and stored.complete:  # many times as fast as xarray, which asks every variable's length
+            self._stored = stored
+            return
         try:
             self._whole = xr.open_dataset(file, engine="h5netcdf")
         except (OSError, ValueError, KeyError, RuntimeError) as fault:
             raise InputError(f"{file}: cannot be read as netCDF ({fault}); consolidate the result again") from None
-        if file.name == FINAL and (file.parent / MANIFEST).exists():
+        if stored is not None:
+            stored.close()
             self._overlay = Overlay(file.parent, Manifest.read(file.parent).run)
 
     def __len__(self) -> int:
