@@ -150,7 +150,7 @@ class Begun:
 
     def further(self, done: int, quiet: list[NDArray[np.float32]], folder: Path) -> Begun:
         """As it is with more frames done, saved: their part of the log beside what was saved before, and then, written
-        aside and renamed, how far that is to be read. All of it each time would be terabytes for days of frames."""
+        aside and renamed, how far that is to be read. All of it each time would be 146 GB over 440,000 frames."""
         rows = self.log.rows(slice(self.done, done)).tobytes()
         with (folder / ROWS).open("r+b" if self.done else "wb") as file:
             file.seek(self.done * self.log.row.itemsize)
