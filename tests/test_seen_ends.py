@@ -12,10 +12,12 @@ from midline3d.bench import drawn_clip
 from midline3d.fitting.body import Shared
 from midline3d.state import merged
 from midline3d.synth.scene import Plan
+from midline3d.tracking import seen_ends
 from midline3d.tracking.begin import begin
+from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import follow
 from midline3d.tracking.learning import Animal, Sample, resized
-from midline3d.tracking.seen_ends import GOES_ON, as_far_as_seen, left_beyond, unseen_ends
+from midline3d.tracking.seen_ends import as_far_as_seen, left_beyond, unseen_ends
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,29 @@ def test_light_beyond_an_end_that_the_body_cannot_take_leaves_its_length_unsure(
     shorter = replace(resized(animal, 0.9 * animal.body.length, True), energy=-np.inf)  # none fits as well
     again = as_far_as_seen(animal.clip, shorter)
     assert float(again.body.length) == float(shorter.body.length)
-    assert again.body.unsure == pytest.approx(math.hypot(shorter.body.unsure, GOES_ON))
+    assert again.body.unsure == pytest.approx(math.hypot(shorter.body.unsure, left_beyond(shorter).tail))
+
+
+def test_a_body_takes_as_much_of_what_is_left_over_as_is_likely(
+    animal: Animal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorter = replace(resized(animal, 0.9 * animal.body.length, True), energy=0.0)
+    half = (1 + left_beyond(shorter).tail / 2) * float(shorter.body.length)
+
+    def dearer_beyond(_: Clip, there: Animal, length: torch.Tensor, tail: bool) -> Animal:
+        return replace(resized(there, length, tail), energy=0.0 if float(length) < 1.001 * half else np.inf)
+
+    monkeypatch.setattr(seen_ends, "at_length", dearer_beyond)
+    monkeypatch.setattr(seen_ends, "ROUNDS", 1)
+    again = as_far_as_seen(animal.clip, shorter)
+    assert float(again.body.length) == pytest.approx(half, rel=1e-5)
+
+
+def test_what_lies_under_another_part_of_the_body_is_no_tail(animal: Animal, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorter = resized(animal, 0.9 * animal.body.length, True)
+    everywhere = torch.full_like(animal.clip.signal(animal.sample.frames), 1e3)
+    monkeypatch.setattr(seen_ends, "drawn_light", lambda *_: everywhere)
+    assert left_beyond(shorter).tail == 0.0
 
 
 def test_what_noise_may_hide_is_kept(animal: Animal) -> None:
