@@ -84,6 +84,13 @@ def test_what_was_taken_back_is_read_anew(tmp_path):
         written.append(1, record(2))
         reading.catch_up(written.newest)
         assert reading.done == {0, 1} and reading.read(1).position[0, 0] == 2
+        for frame in (2, 3):  # more than were taken back, so that the newest is one that was not known
+            written.back_to(since)
+            for again in range(1, frame + 1):
+                written.append(again, record(10 * frame + again))
+                written.flush()
+            reading.catch_up(written.newest)
+            assert reading.read(1).position[0, 0] == 10 * frame + 1 and reading.read(frame) is not None
 
 
 def test_a_run_is_known_by_what_it_always_was(tmp_path):
@@ -217,6 +224,31 @@ def test_parts_of_a_result_are_all_of_it(long_result, name):
     assert parts.chosen([3, 9000, 1]).frame.values.tolist() == [1, 3]
     assert parts.chosen([9000]).sizes["time"] == 0
     assert set(parts.part(0, 2, ("confidence",))) & LARGE == {"position", "confidence"}
+
+
+def test_parts_of_a_file_that_its_segments_have_left_behind_are_edited_too(tmp_path):
+    with Result.create(tmp_path, header(5)) as written:
+        for frame in range(5):
+            written.append(frame, record(frame))
+        written.consolidate()
+        EditLog(tmp_path).append(edit_of("bad", [3], written.run))
+    for segment in (tmp_path / SEGMENTS).iterdir():
+        segment.unlink()
+    parts = ResultParts(tmp_path / "midline.nc")
+    assert parts.small(("confidence",)).sizes["time"] == len(parts) == 5
+
+
+def test_nothing_is_made_for_a_result_that_is_not_there(tmp_path):
+    for to in ("csv", "wcon", "mat"):
+        with pytest.raises(InputError):
+            export_result(tmp_path / "nowhere", to)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_truth_whose_frames_are_not_in_order_is_refused(long_result):
+    mixed = open_result(long_result).isel(time=[2, 0, 1])
+    with pytest.raises(InputError, match="not in order"):
+        evaluate_truth(long_result, mixed)
 
 
 def test_what_is_done_is_worked_out_when_that_has_changed(tmp_path):

@@ -55,6 +55,9 @@ def in_parts(source: xr.Dataset | Path | str) -> ResultParts:
     """The same, to be read some frames at a time."""
     parts = ResultParts(source)
     _check(parts.head, source)
+    if (np.diff(parts.numbers) <= 0).any():
+        name = "a dataset" if isinstance(source, xr.Dataset) else source
+        raise InputError(f"{name}: its frames are not in order; sort them by their time, each once")
     return parts
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from midline3d.errors import InputError
@@ -49,13 +51,19 @@ def export_result(result: Path | str, to: str, out: Path | str | None = None, ch
     """
     result, choice = Path(result), choice or Choice()
     path, chosen = check_export(result, to, out, choice), FORMATS[to]
+    # Before anything is written it is known whether there is anything to write.
+    write: Callable[[Path, Choice], object]
     if chosen.write_whole is not None:
-        content = material(result, choice)
+        write = partial(chosen.write_whole, material(result, choice))
+    else:
+        assert chosen.write is not None
+        parts = material_in_parts(result, choice)
+        first = next(parts, None)
+        if first is None:
+            raise InputError(f"{result}: has no frames; give the result of a reconstruction")
+        write = partial(chosen.write, chain([first], parts))
     with aside(path) as part:
-        if chosen.write_whole is not None:
-            chosen.write_whole(content, part, choice)
-        elif chosen.write is not None:
-            chosen.write(material_in_parts(result, choice), part, choice)
+        write(part, choice)
     return path
 
 

@@ -175,7 +175,7 @@ def blank(
 
 
 def head_confidence(header: Header, frames: Sequence[int]) -> NDArray[np.float32]:
-    """Of every frame, by the stretches that the run has noted; NaN elsewhere."""
+    """Of every frame, by the stretches that the run has noted, which do not overlap; NaN elsewhere."""
     number = np.asarray(frames, np.int64)
     stretches = json.loads(str(header.attributes.get(STRETCHES, "[]")))
     if not stretches:

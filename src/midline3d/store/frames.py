@@ -184,7 +184,10 @@ class StoredFrames:
                 continue
             if name not in self._small:  # a term of the loss
                 self._small[name] = np.full(len(self._home), np.nan, np.float32)
-            self._small[name][rows] = values[taken]
+            new = values[taken]
+            if name == "source_frame":  # -1: what its number says
+                new = np.where(new < 0, self._small[name][rows], new)
+            self._small[name][rows] = new
 
     def _head(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
         """How surely keypoint 0 is the head in some frames: by what the run has noted, which no segment holds."""

@@ -16,7 +16,7 @@ from midline3d.store.frames import LARGE, StoredFrames
 from midline3d.store.manifest import MANIFEST, Manifest
 from midline3d.store.overlay import Overlay
 from midline3d.store.result import FINAL
-from midline3d.store.segments import fingerprint, segments_in
+from midline3d.store.segments import WORDS, fingerprint, segments_in
 
 BLOCK = 1024
 """Frames that are read at once: some 10 MB."""
@@ -91,7 +91,9 @@ class ResultParts:
         """Some variables of all frames, none of which run along the body."""
         if self._stored is not None:
             return self._stored.small(names)
-        found = self._whole[[name for name in self._whole.data_vars if name in names]].load()
+        # Edits go by a frame's words, and change them (see `Overlay.apply`).
+        wanted = {*names, *(WORDS if self._overlay is not None else ())}
+        found = self._whole[[name for name in self._whole.data_vars if name in wanted]].load()
         return found if self._overlay is None else self._overlay.apply(found)
 
     def each(self, names: Collection[str] = LARGE, block: int = BLOCK) -> Iterator[xr.Dataset]:

@@ -255,9 +255,14 @@ class Result:
 
     def catch_up(self, newest: str) -> None:
         """Takes in what another process has written since, until its `newest`; what is known is not read again."""
+        if newest == self.newest:
+            return
+        there = segments_in(self.folder, self._manifest.since)
+        if not set(self._segments.values()) <= set(there):  # something was taken back
+            self._load()
+        else:
+            self._take_in([segment for segment in there if segment.number > self._last])
         if newest != self.newest:
-            self._take_in(segments_in(self.folder, self._last))
-        if newest != self.newest:  # something was taken back and written anew
             self._load()
 
     @property

@@ -220,9 +220,12 @@ def plan_read_once(job: Job, device: torch.device | None = None) -> Plan:
     one it takes a second to read."""
     device = device or torch.device(job.device)
     source = (job, device, Result.stamps(job.out, SPANS, BEGINNING))
-    if not _last_read or _last_read[0][0] != source:
-        _last_read[:] = [(source, read_plan(job, device))]
-    return _last_read[0][1]
+    for known, plan in _last_read.copy():  # other threads may replace it
+        if known == source:
+            return plan
+    plan = read_plan(job, device)
+    _last_read[:] = [(source, plan)]
+    return plan
 
 
 def run_here(plan: Plan, job: Job, indices: list[int], step: Progress) -> None:

@@ -127,7 +127,7 @@ def answer(kind: str, job: Mapping[str, Any], asked: Path, newest: str) -> None:
     if kind == "look":
         made = _found(beginning, content)
     else:
-        result = _result(job["out"])
+        result = _result(job["out"], tuple(Result.stamps(Path(job["out"]))))
         result.catch_up(newest)
         made = FROM_FRAMES[kind](ClipFrames(beginning, result), content)
     _write(_answer_to(asked), made)
@@ -150,9 +150,9 @@ def _beginning(job: str) -> Beginning:
 
 
 @lru_cache(maxsize=1)
-def _result(out: str) -> Result:
+def _result(out: str, stamps: tuple[tuple[int, ...], ...]) -> Result:
     """A folder's result: taken in once, for all that is asked of it. Each time anew hours of recording would take
-    minutes for every part."""
+    minutes for every part. stamps: of the run it belongs to; another one's is read anew."""
     return Result.read_only(Path(out))
 
 
