@@ -17,7 +17,7 @@ from midline3d.tracking.begin import begin
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import follow
 from midline3d.tracking.learning import Animal, Sample, resized
-from midline3d.tracking.seen_ends import as_far_as_seen, left_beyond, unseen_ends
+from midline3d.tracking.seen_ends import Ends, as_far_as_seen, left_beyond, unseen_ends
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,22 @@ def test_a_body_takes_as_much_of_what_is_left_over_as_is_likely(
     monkeypatch.setattr(seen_ends, "ROUNDS", 1)
     again = as_far_as_seen(animal.clip, shorter)
     assert float(again.body.length) == pytest.approx(half, rel=1e-5)
+
+
+def test_a_head_that_falls_short_by_less_than_a_step_of_lengths_is_left_as_it_is(
+    animal: Animal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown: list[tuple[float, bool]] = []
+
+    def noted(_: Clip, there: Animal, length: torch.Tensor, tail: bool) -> Animal:
+        grown.append((float(length / there.body.length), tail))
+        return there
+
+    found = iter([Ends(0.015, 0.01), Ends(0.0, 0.0)])
+    monkeypatch.setattr(seen_ends, "left_beyond", lambda _: next(found))
+    monkeypatch.setattr(seen_ends, "at_length", noted)
+    as_far_as_seen(animal.clip, replace(animal, energy=0.0))
+    assert grown == [(pytest.approx(1.01), True)]
 
 
 def test_what_lies_under_another_part_of_the_body_is_no_tail(animal: Animal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from midline3d.evaluate.geometry import arc_length, distance_to_polyline, evenly
 from midline3d.evaluate.opening import by_frame, in_parts, lost_in, points_of, started
 from midline3d.evaluate.words import mean, table_of, text
 from midline3d.store import ResultParts
+from midline3d.store.parts import BLOCK
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-BLOCK = 1024
-"""Frames that are measured at once."""
 CLEARLY = 0.5
 """A frame counts as swapped where its ends, read the other way round, miss by less than this share."""
 
