@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import io
 from fractions import Fraction
 
 import av
@@ -21,6 +22,7 @@ from midline3d.recording.description import load_description
 from midline3d.recording.locating.locator import Locator
 from midline3d.recording.locating.survey import survey
 from midline3d.recording.sources import ahead, open_source
+from midline3d.recording.sources.tiff import alone
 from midline3d.settings import LocatingSettings, Settings, load_settings
 
 PREPARE = importlib.import_module("midline3d.recording.prepare")  # the package has a function of this name
@@ -63,6 +65,9 @@ def sources(folder, kind):
     if kind == "tiff block":
         tifffile.imwrite(folder / "b.tif", STEPS, photometric="minisblack")
         return folder / "b.tif"
+    if kind == "tiff LZW":  # as ImageJ and MATLAB write it
+        assert cv2.imwritemulti(str(folder / "l.tif"), list(STEPS), [cv2.IMWRITE_TIFF_COMPRESSION, 5])
+        return folder / "l.tif"
     if kind == "pictures":
         (folder / "pictures").mkdir()
         for index, picture in enumerate(STEPS):
@@ -73,7 +78,7 @@ def sources(folder, kind):
 
 
 KINDS = [
-    *("npy", "tiff pages", "tiff block", "pictures"),
+    *("npy", "tiff pages", "tiff block", "tiff LZW", "pictures"),
     *("ffv1 gray .avi", "mjpeg yuvj420p .avi", "libx264 yuv420p .mp4", "mpeg4 yuv420p .avi", "ffv1 gray16le .mkv"),
 ]
 
@@ -89,6 +94,18 @@ def test_every_source_gives_the_same_frames(tmp_path, kind):
     picked = {index: float(picture.mean()) / full for index, picture in source.read([1, 2, 7, 11])}
     np.testing.assert_allclose(list(picked.values()), STEPS[[1, 2, 7, 11], 0, 0], atol=3)
     assert [index for index, _ in source.frames(4, 7)] == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "written", [{}, {"byteorder": ">"}, {"tile": (16, 16)}, {"bigtiff": True}, {"rowsperstrip": 7}]
+)
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_a_page_can_be_taken_out_of_its_file(tmp_path, written, kind):
+    pages = np.random.default_rng(0).integers(0, 255, (3, 32, 48)).astype(kind) << 8 * (np.dtype(kind).itemsize - 1)
+    tifffile.imwrite(tmp_path / "s.tif", pages, photometric="minisblack", metadata=None, **written)
+    with tifffile.TiffFile(tmp_path / "s.tif") as file:
+        found = [tifffile.imread(io.BytesIO(alone(page))) for page in file.pages]
+    np.testing.assert_array_equal(found, pages)
 
 
 def test_colour_becomes_grey(tmp_path):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from midline3d.errors import InputError
 from midline3d.reading import shortened
 from midline3d.recording.sources.source import Picture, checked_size, grey
+from midline3d.recording.sources.tiff import Pages
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
 """Names of files that are taken for pictures, in lower case."""
@@ -81,11 +82,8 @@ def open_tiff(path: Path) -> IndexedSource:
     except Exception as fault:
         raise InputError(f"{path}: cannot be read as TIFF ({shortened(fault)}); is it whole?") from None
 
-    def load_page(index: int) -> NDArray:
-        return np.asarray(tifffile.imread(path, key=index))
-
     if not block:
-        return IndexedSource(path, pages, load_page)
+        return IndexedSource(path, pages, Pages(path).picture)
     try:
         stack = tifffile.memmap(path, mode="r")
     except (OSError, ValueError) as fault:
