@@ -227,10 +227,10 @@ def test_a_body_whose_tissue_was_given_at_fewer_places_is_the_same(tmp_path: Pat
     found = (kept_body(tmp_path).shape.tissue @ hats(101, torch.float32, torch.device("cpu")).mT).numpy()
     assert np.allclose(found, np.interp(here, places, tissue), atol=1e-6)
     (tmp_path / "body.json").write_text(
-        json.dumps({"unsure": 0.03, "numbers": body.numbers().tolist()}), encoding="utf-8"
+        json.dumps({"unsure": [0.01, 0.03], "numbers": body.numbers().tolist()}), encoding="utf-8"
     )
     found_again = kept_body(tmp_path)
-    assert torch.equal(found_again.numbers(), body.numbers()) and found_again.unsure == 0.03
+    assert torch.equal(found_again.numbers(), body.numbers()) and found_again.unsure == (0.01, 0.03)
 
 
 def test_a_body_that_was_kept_before_tails_could_end_in_stubs_ends_in_points(tmp_path: Path) -> None:

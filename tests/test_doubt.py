@@ -15,7 +15,6 @@ RIGHT = Signs(
     along=torch.full((1, VERTICES), 1.0),
     confidence=torch.ones(1, VERTICES),
     unbacked=torch.zeros(1, 3),
-    length=torch.zeros(1),
 )
 
 
@@ -38,7 +37,6 @@ def test_a_frame_that_is_known_exactly_is_hardly_doubted() -> None:
         replace(RIGHT, along=at(RIGHT.along, -1, 15.0)),
         replace(RIGHT, confidence=at(RIGHT.confidence, slice(8, 24), 0.1)),
         replace(RIGHT, unbacked=at(RIGHT.unbacked, 1, 2.0)),
-        replace(RIGHT, length=torch.full((1,), 5.0)),
     ],
 )
 def test_every_sign_raises_it(signs: Signs) -> None:

@@ -87,7 +87,7 @@ def test_the_length_is_what_all_are_on_average(
     animal = learning.Animal(clip, sample, average_body(SETTINGS.body, torch.tensor(1.0)), torch.zeros(3, 4), 0.0)
     found = learning.of_expected_length(clip, animal).body
     assert float(found.length) == pytest.approx(length, abs=1e-3)
-    assert found.unsure == pytest.approx(unsure, abs=1e-4)
+    assert found.unsure == pytest.approx((unsure, unsure), abs=1e-4)
     monkeypatch.setattr(learning, "fitted", Trials(energies | {1.0: 0.0}, near=0.001).fitted)
     kept = learning.of_expected_length(clip, animal)
     taken = round(float(kept.body.length), 4)

@@ -1,6 +1,5 @@
 """Ends that are drawn where no image shows anything are cut off, those that show are grown."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from midline3d.tracking.begin import begin
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.follow import follow
 from midline3d.tracking.learning import Animal, Sample, resized
-from midline3d.tracking.seen_ends import Ends, as_far_as_seen, left_beyond, unseen_ends
+from midline3d.tracking.seen_ends import FADES, OPEN, Ends, as_far_as_seen, fading_ends, left_beyond, unseen_ends
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def test_what_shows_is_kept(animal: Animal) -> None:
     unseen = unseen_ends(animal)
     more = left_beyond(animal)
     assert max(unseen.head, unseen.tail, more.head, more.tail) < animal.clip.settings.body.stretch
-    assert as_far_as_seen(animal.clip, animal) is animal
+    assert as_far_as_seen(animal.clip, animal).body.length is animal.body.length
 
 
 @pytest.mark.parametrize("tail", [True, False])
@@ -66,7 +65,7 @@ def test_light_beyond_an_end_that_the_body_cannot_take_leaves_its_length_unsure(
     shorter = replace(resized(animal, 0.9 * animal.body.length, True), energy=-np.inf)  # none fits as well
     again = as_far_as_seen(animal.clip, shorter)
     assert float(again.body.length) == float(shorter.body.length)
-    assert again.body.unsure == pytest.approx(math.hypot(shorter.body.unsure, left_beyond(shorter).tail))
+    assert again.body.unsure[1] >= left_beyond(shorter).tail
 
 
 def test_a_body_takes_as_much_of_what_is_left_over_as_is_likely(
@@ -125,3 +124,36 @@ def test_nothing_is_cut_off_where_nothing_is_learned(animal: Animal) -> None:
     for off in (replace(own, learned=False), replace(own, stretch=0.0)):
         fixed = replace(animal.clip, settings=replace(animal.clip.settings, body=off))
         assert as_far_as_seen(fixed, longer) is longer
+
+
+def test_an_end_whose_light_fades_gently_is_known_less_surely(animal: Animal, monkeypatch: pytest.MonkeyPatch) -> None:
+    fading = fading_ends(animal)
+    known = as_far_as_seen(animal.clip, animal).body.unsure
+    px = float(animal.body.length) * animal.clip.prepared.scale
+    assert fading is not None and 1 < px * fading.head < 5 and 1 < px * fading.tail < 5
+    assert known == pytest.approx((OPEN[0] * (fading.head - 1 / px), OPEN[1] * (fading.tail - 1 / px)))
+    sharp = seen_ends._light
+    blurred = torch.nn.AvgPool2d(9, stride=1, padding=4)
+    monkeypatch.setattr(seen_ends, "_light", lambda there: blurred(sharp(there)))
+    gently = fading_ends(animal)
+    assert gently is not None and gently.head > 1.5 * fading.head and gently.tail > 1.5 * fading.tail
+
+
+def test_an_end_is_known_by_its_light_wherever_the_body_was_drawn_to(animal: Animal) -> None:
+    fading, shorter = fading_ends(animal), fading_ends(resized(animal, 0.95 * animal.body.length, True))
+    assert fading is not None and shorter is not None
+    assert shorter.tail == pytest.approx(fading.tail, rel=0.3)
+
+
+def test_a_frame_or_two_leave_what_is_known_of_the_length(animal: Animal) -> None:
+    few = Sample(animal.sample.frames[:2], animal.sample.states[:2])
+    body = replace(animal.body, unsure=(0.03, 0.03))
+    there = replace(animal, sample=few, body=body)
+    assert fading_ends(there) is None and as_far_as_seen(animal.clip, there).body.unsure == (0.03, 0.03)
+
+
+def test_light_falls_between_two_vertices() -> None:
+    light = np.array([0.2, 0.1, 0.05, 0.03, 0.002, 0.0])
+    assert seen_ends._falls_to(light, FADES[0]) == pytest.approx(2.0)
+    assert seen_ends._falls_to(light, 0.04) == pytest.approx(2.5)
+    assert seen_ends._falls_to(light, 1.0) == 0.0 and seen_ends._falls_to(light, -1.0) == 5.0

@@ -10,7 +10,7 @@ from torch import Tensor
 from midline3d.cameras import projection_jacobian
 from midline3d.fitting.body import average_body
 from midline3d.fitting.second_order import Problem, fit, rendered
-from midline3d.fitting.uncertainty import OTHER_LENGTHS, WIDER_ACROSS, deviations, sandwich
+from midline3d.fitting.uncertainty import ENDS_OFF, WIDER_ACROSS, deviations, sandwich
 from midline3d.fitting.views import Views
 from midline3d.kernels import spline_basis
 from midline3d.rendering import Objective
@@ -83,22 +83,24 @@ def test_what_is_stated_is_wider_and_the_ends_are_unsure_along_the_body() -> Non
     right = animals(2)
     problem = noisy(right, 0.2)
     found = fit(problem, right, 60).state
+    problem = replace(problem, taper=replace(problem.taper, unsure=(0.01, 0.02)))
     raw, stated = sandwich(problem, found), deviations(problem, found)
     wider = stated.across / raw.across
     assert wider.aminmax() == pytest.approx((min(WIDER_ACROSS), max(WIDER_ACROSS)))
     assert (stated.along > 4 * raw.along).all()
     width = float(problem.taper.sharp.mean()) / PER_MM
-    assert stated.along[:, 0].min() > 0.35 * width and stated.along[:, -1].min() > 0.6 * width
+    assert stated.along[:, 0].min() > ENDS_OFF[0] * width and stated.along[:, -1].min() > ENDS_OFF[1] * width
     assert stated.along[:, N // 2].max() < stated.along[:, [0, -1]].min()
 
 
-def test_a_length_that_is_not_known_is_told_at_both_ends() -> None:
+def test_what_is_open_of_an_end_is_told_there_and_fades_to_the_other() -> None:
     right = animals(2)
     problem = noisy(right, 0.2)
     found = fit(problem, right, 60).state
-    other = replace(problem, taper=replace(problem.taper, unsure=0.05))
+    other = replace(problem, taper=replace(problem.taper, unsure=(0.02, 0.05)))
     before, after = deviations(problem, found), deviations(other, found)
     assert torch.equal(before.across, after.across)
     more = (after.along.square() - before.along.square()).sqrt() / found.length[:, None]
-    assert more[:, [0, -1]].flatten().tolist() == pytest.approx([OTHER_LENGTHS * 0.05] * 4, rel=1e-3)
-    assert more[:, N // 2].max() < 0.4 * OTHER_LENGTHS * 0.05
+    assert more[:, 0].tolist() == pytest.approx([0.02] * 2, rel=1e-3)
+    assert more[:, -1].tolist() == pytest.approx([0.05] * 2, rel=1e-3)
+    assert more[:, N // 2].max() < 0.4 * 0.05

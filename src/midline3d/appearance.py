@@ -190,8 +190,8 @@ class Profile:
     vertices: int
     floor: float = 0.5
     """px: least blur, a pixel's own width."""
-    unsure: float = 0.0
-    """Standard deviation of the length, of itself (see `Body.unsure`)."""
+    unsure: tuple[float, float] = (0.0, 0.0)
+    """Standard deviations of where the head ends and where the tail does, of the length (see `Body.unsure`)."""
 
     @cached_property
     def rows(self) -> Float[Tensor, "body number"]:

@@ -47,8 +47,8 @@ class Body:
     """sigma of its middle in perfect focus, mm."""
     length: Float[Tensor, ""]
     """mm."""
-    unsure: float = 0.0
-    """Standard deviation of the length, of itself, by how likely longer and shorter ones are."""
+    unsure: tuple[float, float] = (0.0, 0.0)
+    """Standard deviations of where the head ends and where the tail does, of the length (see `tracking.seen_ends`)."""
 
     def profile(self, vertices: int, scale: Float[Tensor, " camera"], floor: float) -> Profile:
         """The taper in views of the given magnifications (px per mm)."""
@@ -76,6 +76,7 @@ class Body:
                 depth=shape.depth,
                 tissue=shape.tissue.flip(-1),
             ),
+            unsure=self.unsure[::-1],
         )
 
     def numbers(self) -> Float[Tensor, " number"]:

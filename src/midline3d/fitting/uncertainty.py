@@ -31,14 +31,10 @@ Over 155 animals of five image models, such that 68 and 95 % of the errors lie w
 nearly as one factor can have it: errors have longer tails than a normal distribution."""
 WIDER_ALONG = (4.4, 6.7, 4.8)
 """The same along the body, apart from what is wrong with its ends."""
-ENDS_OFF = (0.38, 0.82)
-"""Standard deviation of where a learned body ends, head and tail, in widths of the sharp body (sigma): what the model
-gets wrong there is the same in all frames, so that no frame shows it. It fades to the other end as the square of the
-place."""
-OTHER_LENGTHS = 0.3
-"""Share of the length's standard deviation, by how likely longer and shorter ones are (`Body.unsure`), that either end
-has, of the same animals: the expected length is nearer than those likelihoods say, unless the animal is wrong (see
-`tracking.doubt`)."""
+ENDS_OFF = (0.2, 0.1)
+"""Standard deviation of where a learned body ends, head and tail, in widths of the sharp body (sigma), however sharply
+its light ends: what the model gets wrong there is the same in all frames, so that no frame shows it. It fades to the
+other end as the square of the place, and so does what is open of the end (`Body.unsure`)."""
 PLACES = (0.0, 0.08, 0.16, 0.84, 0.92, 1.0)
 """Shares of the length: the head until the second, the middle from the third to the fourth, the tail from the fifth."""
 
@@ -57,11 +53,10 @@ def deviations(problem: Problem, state: FrameState, at: Evaluation | None = None
     held against its images, where that is known already."""
     raw, place = sandwich(problem, state, at), torch.linspace(0, 1, state.vertices).to(state.points)
     width = (problem.taper.sharp / scale(problem.views.cameras, state.points)).mean(1, keepdim=True)
-    ends = (ENDS_OFF[0] * (1 - place).square()).square() + (ENDS_OFF[1] * place.square()).square()
-    # Which of the ends another length would move is not known: either may be the one.
-    unsure = OTHER_LENGTHS * problem.taper.unsure * state.length[:, None]
-    other = unsure.square() * ((1 - place).pow(4) + place.pow(4))
-    along = (_by_region(WIDER_ALONG, place) * raw.along).square() + width.square() * ends + other
+    ends = torch.zeros_like(raw.along)
+    for near, off, unsure in zip(((1 - place).square(), place.square()), ENDS_OFF, problem.taper.unsure, strict=True):
+        ends = ends + near.square() * ((off * width).square() + (unsure * state.length[:, None]).square())
+    along = (_by_region(WIDER_ALONG, place) * raw.along).square() + ends
     return Deviations(across=_by_region(WIDER_ACROSS, place) * raw.across, along=along.sqrt())
 
 

@@ -292,7 +292,8 @@ def kept_body(folder: Path) -> Body:
     tissue, others = np.interp(KNOTS, knots, numbers[: len(knots)]).tolist(), numbers[len(knots) :]
     if len(others) == WITHOUT_TIPS:
         others[TIPS.start : TIPS.start] = [math.log(POINTED / (WIDEST - POINTED))] * 2
-    return replace(Body.of(torch.tensor([*tissue, *others])), unsure=kept.get("unsure", 0.0))
+    head, tail = kept.get("unsure", (0.0, 0.0))
+    return replace(Body.of(torch.tensor([*tissue, *others])), unsure=(head, tail))
 
 
 def _kept(folder: Path) -> dict[str, Any]:

@@ -18,17 +18,12 @@ from midline3d.shapes import Float, Tensor
 
 TIPS = 0.0625
 """Of the body at each end: light may be too faint there to speak for or against the midline."""
-SIDE, END, UNSURE, UNBACKED, NEITHER = 1.68, 1.63, 0.58, 0.26, -2.96
+SIDE, END, UNSURE, UNBACKED, NEITHER = 1.68, 1.63, 0.58, 0.26, -2.0
 """Log odds of a wrong midline: for every factor of e in the largest deviation to the side (px), in the deviation of the
 worse end (px), in the share of the body whose light is rather not there, and in the pieces that are drawn without
 light; and where all of them are 1. A logistic regression over 2,868 frames of 74 simulated recordings of two image
 models, 98 of them wrong in 10 recordings; carried over to deviations that were measured anew by least squares over
 3,804 frames of 97 others. There, at 2 % of the right frames it finds 85 % of the 206 wrong ones (before: 83 %)."""
-OTHER_LENGTHS = 1.5
-"""Times that a length may be farther off, in a frame that is wrong, than the likelihoods of longer and shorter ones say
-(`Body.unsure`): an end that noise hides is missing in all frames alike, and none contradicts. Where animals are right
-their ends are nearer (`uncertainty.OTHER_LENGTHS`). Of 273 wrong frames of 32 recordings of one image model 18 were
-called ok; with 1.25 it would have been 35, with 1 89, without any of it 95."""
 LEAST_SHARE, LEAST_PIECES = 0.02, 0.05
 """Added to the share and to the pieces: less of either says nothing."""
 FADES = 6.0
@@ -61,8 +56,6 @@ class Signs:
     """Probability that the light that is drawn at the vertex is there in all views."""
     unbacked: Float[Tensor, "batch camera"]
     """What is drawn where there is no light, in pieces of the body as long as it is wide."""
-    length: Float[Tensor, " batch"]
-    """Standard deviation of the body's length by how likely others are, px."""
 
 
 def doubt(signs: Signs) -> Float[Tensor, " batch"]:
@@ -71,7 +64,7 @@ def doubt(signs: Signs) -> Float[Tensor, " batch"]:
     side = signs.across[:, tip:-tip].amax(1)
     # Two directions to the side, one along.
     ends = 2 * signs.across.square() + signs.along.square()
-    end = (torch.maximum(ends[:, 0], ends[:, -1]) + (OTHER_LENGTHS * signs.length).square()).sqrt()
+    end = torch.maximum(ends[:, 0], ends[:, -1]).sqrt()
     unsure = (signs.confidence[:, tip:-tip] < 0.5).to(side).mean(1) + LEAST_SHARE
     pieces = signs.unbacked.amax(1) + LEAST_PIECES
     odds = SIDE * side.log() + END * end.log() + UNSURE * unsure.log() + UNBACKED * pieces.log() + NEITHER
@@ -98,13 +91,13 @@ def more_likely(probability: NDArray[np.float64], odds: float) -> NDArray[np.flo
 
 
 def end_missed(deviation: float) -> float:
-    """Probability that an end is too far off in all frames alike, by the standard deviation of the animal's length
-    (`Body.unsure`), px.
+    """Probability that an end is too far off in all frames alike, by the standard deviation of where the worse of the
+    two lies (`Body.unsure`), px.
 
     Of a frame by itself that is one sign among others, and a midline known to a tenth of a px outweighs it. But the
     middle of a body says nothing of where its tail ends.
     """
-    return math.erfc(WRONG_END / (math.sqrt(2) * OTHER_LENGTHS * max(deviation, 1e-9)))
+    return math.erfc(WRONG_END / (math.sqrt(2) * max(deviation, 1e-9)))
 
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -116,7 +116,6 @@ def evidence(
     size = torch.tensor(raw.shape[:-3:-1], device=seen.device, dtype=seen.dtype)
     exact = deviations(problem, state, at)
     per_mm = scale(problem.views.cameras, state.points).mean(1, keepdim=True)
-    length = problem.taper.unsure * state.length * per_mm[:, 0]
     room = room_around(seen, problem.views.picture)
     inside = room >= 0
     confidence = _confidence(light, drawn, seen, noise, settings.texture, inside)
@@ -137,7 +136,7 @@ def evidence(
         confidence=confidence,
         across=exact.across,
         along=exact.along,
-        doubt=doubt(Signs(per_mm * exact.across, per_mm * exact.along, confidence, lacking, length)),
+        doubt=doubt(Signs(per_mm * exact.across, per_mm * exact.along, confidence, lacking)),
     )
 
 

@@ -54,7 +54,7 @@ def judged_together(frames: ClipFrames) -> int:
     elsewhere = _views_elsewhere(frames.start, count, shifts)
     doubts[elsewhere] = more_likely(doubts[elsewhere], WANDERED)
     body, scale = frames.beginning.body, frames.beginning.clip.prepared.scale
-    missed = end_missed(body.unsure * float(body.length) * scale)
+    missed = end_missed(max(body.unsure) * float(body.length) * scale)
     if missed > COUNTS:
         doubts = 1 - (1 - doubts) * (1 - missed)
     for frame in np.flatnonzero(np.maximum(alone, doubts) >= HARDLY).tolist():

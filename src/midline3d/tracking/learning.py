@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -159,7 +160,8 @@ def of_expected_length(clip: Clip, animal: Animal) -> Animal:
     # What half of the frames expect may be unlikely by all of them.
     unlikely = animal.energy + UNLIKELY * own.sure * nat(clip.settings)
     chosen = best if best.energy < unlikely else animal
-    return replace(chosen, body=replace(chosen.body, unsure=unsure))
+    # Which end another length would move is not known: either may be the one.
+    return replace(chosen, body=replace(chosen.body, unsure=(unsure, unsure)))
 
 
 def _on_fewer_frames(clip: Clip, animal: Animal) -> tuple[Clip, Animal]:
@@ -228,7 +230,7 @@ def stretched(state: FrameState, share: float, tail: bool) -> FrameState:
 
 def length_std(clip: Clip, animal: Animal) -> float:
     """Standard deviation of the animal's length, mm: what all frames together and a loose prior leave open, times
-    `BodySettings.beyond_noise`, and what other lengths leave open that are as likely (see `of_expected_length`)."""
+    `BodySettings.beyond_noise`, and what is open of where it ends (see `tracking.seen_ends`)."""
     settings = clip.settings
     loose = replace(settings, body=replace(settings.body, sure=1.0, learned=True, refine_cameras=True))
     problem, rig = _task(clip, animal)
@@ -236,7 +238,7 @@ def length_std(clip: Clip, animal: Animal) -> float:
     shared = Shared(animal.body.numbers(), animal.change)
     variance = length_variance(problem, rig, animal.sample.states, shared, prior) * nat(settings) / 2
     around = settings.body.beyond_noise * max(variance, 0.0) ** 0.5
-    return float(animal.body.length) * (around**2 + animal.body.unsure**2) ** 0.5
+    return float(animal.body.length) * math.hypot(around, *animal.body.unsure)
 
 
 def fitted(
