@@ -292,7 +292,8 @@ def kept_body(folder: Path) -> Body:
     tissue, others = np.interp(KNOTS, knots, numbers[: len(knots)]).tolist(), numbers[len(knots) :]
     if len(others) == WITHOUT_TIPS:
         others[TIPS.start : TIPS.start] = [math.log(POINTED / (WIDEST - POINTED))] * 2
-    head, tail = kept.get("unsure", (0.0, 0.0))
+    unsure = kept.get("unsure", 0.0)
+    head, tail = unsure if isinstance(unsure, list) else (unsure, unsure)  # one number until ends had their own
     return replace(Body.of(torch.tensor([*tissue, *others])), unsure=(head, tail))
 
 
