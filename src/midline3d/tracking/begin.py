@@ -13,7 +13,7 @@ from midline3d.appearance import Profile
 from midline3d.cameras import project, scale
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body, average_body
-from midline3d.fitting.contact import as_bodies
+from midline3d.fitting.contact import as_bodies, through_itself
 from midline3d.fitting.second_order import fit
 from midline3d.fitting.start import search
 from midline3d.fitting.views import room_around
@@ -22,7 +22,7 @@ from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
 from midline3d.tracking.caught_ends import with_dirt, without_dirt
 from midline3d.tracking.clip import Clip
-from midline3d.tracking.evidence import evidence
+from midline3d.tracking.evidence import body_width, evidence
 from midline3d.tracking.folded_ends import unfolded
 from midline3d.tracking.judging import judge
 from midline3d.tracking.learning import (
@@ -48,6 +48,11 @@ Progress = Callable[[str, int, int], None]
 BODY = 0.25
 """Of the body's brightness: what is brighter counts when frames are ordered by how far the worm is spread out. Which
 come first is all that hangs on it."""
+AGAIN = 2
+"""Times at most that a recording is begun again, from other random starts, because its animal passes through itself."""
+MANY_THROUGH = 1 / 3
+"""Of the frames that an animal is learned from: one that passes through itself in more of them is folded wrongly. It
+may well fit better than the right one, for a tight coil is as well drawn by turns that lie inside each other."""
 CHOICE = 4
 """Frames looked at for every place that may be begun from: of several the most spread out is easiest to begin."""
 
@@ -92,10 +97,13 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     start = find_start(here, generator, progress)
     if not learns(clip.settings.body):
         return _as_found(here, start, clip.device)
-    followed = borne_out(here, follow_sample(here, start.frame, start.state, progress))
-    sample = wholly_shown(here, followed).spread(clip.settings.body.frames)
-    progress("learning the body", 0, 0)
-    animal = unfolded(here, learned(here, sample))
+    animal, followed = learned_from(here, start, progress)
+    for _ in range(AGAIN):
+        if frames_through(animal) <= MANY_THROUGH:
+            break
+        other, its_frames = learned_from(here, find_start(here, generator, progress), progress)
+        if frames_through(other) < frames_through(animal):
+            animal, followed = other, its_frames
     progress("telling head from tail", 0, 0)
     midlines = here.world(followed.states, followed.frames).numpy()
     forward = forward_odds(midlines, followed.frames, clip.settings.heads.most_odds)
@@ -107,6 +115,23 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     if animal.clip.dirt is not None:
         animal = with_dirt(animal)
     return _in_the_middle(here, animal, odds, clip.device)
+
+
+def learned_from(clip: Clip, start: Start, progress: Progress) -> tuple[Animal, Sample]:
+    """The animal as it is learned from one start, and all the frames that it was followed through."""
+    followed = borne_out(clip, follow_sample(clip, start.frame, start.state, progress))
+    sample = wholly_shown(clip, followed).spread(clip.settings.body.frames)
+    progress("learning the body", 0, 0)
+    return unfolded(clip, learned(clip, sample)), followed
+
+
+def frames_through(animal: Animal) -> float:
+    """Share of the frames that an animal was learned from in which it passes through itself."""
+    clip, frames, states = animal.clip, animal.sample.frames, animal.sample.states
+    taper = body_taper(clip, frames[0], animal.body)
+    width = body_width(taper, clip.settings.evidence).expand(len(frames), -1)
+    through = through_itself(taper, clip.local_cameras(frames), states, width)
+    return float((through > clip.settings.judging.through).double().mean())
 
 
 def head_first(clip: Clip, animal: Animal, forward: float) -> tuple[Animal, float, bool]:
