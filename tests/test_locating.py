@@ -15,7 +15,7 @@ from midline3d.cameras import Cameras
 from midline3d.errors import InputError
 from midline3d.recording import load_recording, prepare
 from midline3d.recording.background.light import Background, fill, light_field, masked_median, sorted_stack
-from midline3d.recording.background.ranks import deviation_of, median
+from midline3d.recording.background.ranks import deviation_of, median, middle_and_quantile
 from midline3d.recording.background.registration import registration_of, texture_of, translated
 from midline3d.recording.locating.locator import Locator
 from midline3d.recording.locating.places import ABSENT, Decider, Expected, Found, Places, candidates, combine
@@ -182,7 +182,7 @@ def test_before_its_mass_is_known_a_worm_is_likelier_than_a_disc_or_a_ring_of_fo
     found = candidates(field, 1, SETTINGS)
     assert len(found) == 2 and 3 < found.mass[0] / found.mass[1] < 6
     np.testing.assert_allclose(found.centre[1], [95, 145], atol=1.5)
-    assert (found.solid() < 1.5).tolist() == [True, False]
+    assert (found.solid < 1.5).tolist() == [True, False]
     heaviest, worm = Expected(found.weight()[:1], certain=False).score(found, 0, SETTINGS)
     assert worm > heaviest + 0.5
 
@@ -260,6 +260,15 @@ def test_ranks_are_those_of_numpy(number, kind):
     away = np.abs(values - np.median(values))
     for share in (0.0, 0.5, 0.9, 1.0):
         assert deviation_of(np.sort(values), share) == np.quantile(away, [share])[0]
+
+
+@pytest.mark.parametrize("number", [1, 2, 9, 32])
+def test_layers_have_the_ranks_of_numpy(number):
+    layers = np.random.default_rng(number).normal(100, 30, (number, 40)).astype(np.float32)
+    for share in (0.0, 1 - 0.9, 0.5, 0.8, 1.0):
+        middle, quantile = middle_and_quantile(layers, share)
+        assert np.array_equal(middle, np.median(layers, 0)) and middle.dtype == np.float32
+        np.testing.assert_allclose(quantile, np.quantile(layers, share, axis=0), rtol=1e-6)
 
 
 def test_a_thing_is_as_slender_as_among_all_others():

@@ -9,6 +9,7 @@ directions from its centre show it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.recording.background.light import Field
+from midline3d.recording.background.ranks import middle_and_quantile
 from midline3d.recording.background.signal import density_of
+from midline3d.recording.connected import connected
 
 DIRECTIONS = 32
 """From a bubble's middle, in which its ring is looked for."""
+ANGLES = np.linspace(0, 2 * np.pi, DIRECTIONS, endpoint=False)[:, None]
+ACROSS, DOWN = np.cos(ANGLES), np.sin(ANGLES)
+"""(direction, 1) px that a px on the way leads to the right and down."""
 ROUND, EVEN = 0.9, 0.5
 """Share of these directions in which a ring has to be seen, and of its usual light there: a worm that lies curled up is
 open somewhere, or lies over itself. Of two bubbles nine of ten directions had 0.97 to 0.99 of it, of a worm less than
@@ -60,17 +66,23 @@ class Bubble:
     mass: float
     """px^2, as the worm's: by its usual light in all directions."""
 
-    def distance(self, shape: tuple[int, ...]) -> Field:
-        """(height, width) px that the pixels of a picture lie from its centre."""
-        rows, columns = np.ogrid[: shape[0], : shape[1]]
-        return np.hypot(columns - self.centre[0], rows - self.centre[1]).astype(np.float32)
+    def around(self, shape: tuple[int, ...]) -> tuple[tuple[slice, slice], Field]:
+        """The part of a picture that it is in, with a px around it, and how many px the pixels there lie from its
+        centre."""
+        far = self.reach + 1
+        part, away = [], []
+        for middle, size in zip(self.centre[::-1], shape, strict=True):
+            first, last = max(0, math.floor(middle - far)), min(size, math.ceil(middle + far) + 1)
+            part.append(slice(first, last))
+            away.append(np.arange(first, last) - middle)
+        return (part[0], part[1]), np.hypot(away[1], away[0][:, None]).astype(np.float32)
 
 
 def bubbles_in(field: Field, least: float) -> list[Bubble]:
     """The bubbles in a signal against the light, the worm bright on 0; least: by which a thing must stand out of it."""
     if not field.min() < -least:
         return []
-    _, labels, stats, centres = cv2.connectedComponentsWithStats((field < -least).astype(np.uint8), connectivity=8)
+    labels, stats, centres = connected((field < -least).view(np.uint8))
     found = []
     for core, (left, top, width, height, area) in enumerate(stats[1:].tolist(), 1):
         part = (slice(top, top + height), slice(left, left + width))
@@ -90,10 +102,11 @@ def bare_bubbles(fields: Field, usual: Field, least: float) -> NDArray[np.bool_]
         return None
     bare = np.zeros(fields.shape, np.bool_)
     for bubble in found:
-        disc = bubble.distance(usual.shape) <= bubble.reach + 1
-        level = np.abs(usual[disc]).mean()
-        for sample, field in enumerate(fields):
-            bare[sample] |= disc & bool(np.abs(field[disc] - usual[disc]).mean() < CHANGED * level)
+        part, distance = bubble.around(usual.shape)
+        disc = distance <= bubble.reach + 1
+        light = usual[part][disc]
+        for field, shown in zip(fields, bare, strict=True):
+            shown[part] |= disc & bool(np.abs(field[part][disc] - light).mean() < CHANGED * np.abs(light).mean())
     return bare
 
 
@@ -122,7 +135,9 @@ def without_bubbles(field: Field, sizes: Sequence[float], least: float) -> Field
         if min(abs(np.log(bubble.reach / size)) for size in sizes) < np.log(SAME_SIZE):
             far = np.arange(0, bubble.reach + STEP, STEP)
             light = np.median(_around(field, bubble.centre, far), 0)
-            field = field - np.interp(bubble.distance(field.shape), far, light, right=0).astype(np.float32)
+            part, distance = bubble.around(field.shape)
+            field = field.copy()
+            field[part] -= np.interp(distance, far, light, right=0).astype(np.float32)
     return field
 
 
@@ -138,7 +153,7 @@ def _bubble(field: Field, centre: tuple[float, float], area: float, depth: float
     far = np.arange(STEP, WIDEST * radius + 2, STEP)
     light = _around(field, centre, far)
     # In nearly all directions, whatever else lies in the others.
-    ring, level = np.quantile(light, 1 - ROUND, axis=0), np.median(light, 0)
+    level, ring = middle_and_quantile(light, 1 - ROUND)
     peak = int(ring.argmax())
     shallow = bool(depth < SHALLOW * level[peak])
     even, shallowest = (CLOSED, SHALLOWEST) if shallow else (EVEN, SHALLOW)
@@ -154,6 +169,5 @@ def _bubble(field: Field, centre: tuple[float, float], area: float, depth: float
 
 def _around(field: Field, centre: tuple[float, float], far: NDArray[np.float64]) -> Field:
     """(direction, distance) a signal's light in all directions from a centre, so many px away."""
-    angle = np.linspace(0, 2 * np.pi, DIRECTIONS, endpoint=False)[:, None]
-    across, down = centre[0] + far * np.cos(angle), centre[1] + far * np.sin(angle)
+    across, down = centre[0] + far * ACROSS, centre[1] + far * DOWN
     return np.asarray(cv2.remap(field, across.astype(np.float32), down.astype(np.float32), cv2.INTER_LINEAR))

@@ -17,6 +17,17 @@ def median(values: NDArray[Any]) -> Any:
     return _middle(np.sort(values, axis=None))
 
 
+def middle_and_quantile(layers: NDArray[Any], share: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The median of some layers, pixel by pixel, and what this share of them stay under: linear between two of them."""
+    ordered = np.sort(layers, axis=0)
+    below = int(share * (len(ordered) - 1))
+    part = share * (len(ordered) - 1) - below
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    step = high - low
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) * ordered.dtype.type(0.5)
+    return middle, low + step * part if part < 0.5 else high - step * (1 - part)
+
+
 def deviation_of(ordered: NDArray[Any], share: float) -> float:
     """How far this share of sorted values is from their median at most: a quantile, linear between two of them."""
     middle = _middle(ordered)

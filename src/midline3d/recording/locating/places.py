@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cv2
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from midline3d.recording.background.light import Field
 from midline3d.recording.background.ranks import deviation_of
 from midline3d.recording.background.signal import density_of
+from midline3d.recording.connected import connected
 from midline3d.recording.pinholes import Pinholes, project, triangulate
 from midline3d.recording.slenderness import area_by_width, filled
 from midline3d.settings import LocatingSettings
@@ -59,25 +61,38 @@ class Candidates:
     """(thing,) length over width, roughly: 0.8 for a disc, 2 for a tight coil, 10 for a worm stretched out."""
     strange: NDArray[np.bool_]
     """(thing,) whether it is known not to be the worm (see `strangers`)."""
+    factor: int
+    """By which the picture was shrunken."""
 
     def __len__(self) -> int:
         return len(self.mass)
 
     def pixels(self, choice: int) -> NDArray[np.bool_]:
         """Where one of the things is in the shrunken picture; nowhere for ABSENT."""
-        return np.zeros(self.label.shape, np.bool_) if choice == ABSENT else self.label == self.name[choice]
+        pixels = np.zeros(self.label.shape, np.bool_)
+        if choice != ABSENT:
+            part = self._part(choice)
+            pixels[part] = self.label[part] == self.name[choice]
+        return pixels
 
+    def _part(self, choice: int) -> tuple[slice, slice]:
+        """The part of the shrunken picture that one of the things is in."""
+        left, top, right, bottom = self.box[choice].astype(int) // self.factor
+        return slice(top, bottom), slice(left, right)
+
+    @cached_property
     def solid(self) -> Array:
         """(thing,) length over width, a ring taken for what it goes around: it is a bubble's."""
-        solid = [area_by_width(filled(self.pixels(choice))) for choice in range(len(self))]
-        return np.minimum(solid, self.slender)
+        parts = [self._part(choice) for choice in range(len(self))]
+        inside = [self.label[part] == name for part, name in zip(parts, self.name, strict=True)]
+        return np.minimum([area_by_width(filled(mask)) for mask in inside], self.slender)
 
     def weight(self) -> Array:
         """(thing,) what speaks for a thing while the worm's mass is not known: its mass, times its length over width.
 
         Dirt is lighter than the worm, and where the worm is faint and it is not, it is rounder.
         """
-        return np.asarray(self.mass * self.solid().clip(ROUND, SLENDER))
+        return np.asarray(self.mass * self.solid.clip(ROUND, SLENDER))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +144,8 @@ def candidates(
     mask = above.view(np.uint8)
     reach = round(settings.bridge / factor)
     joined = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((reach, reach), np.uint8)) if reach > 1 else mask
-    places = np.flatnonzero(above)
-    # Labels of two bytes, where there cannot be too many, are told in half the time.
-    few = len(places) < np.iinfo(np.uint16).max
-    kind = cv2.CV_16U if few else cv2.CV_32S
-    number, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=kind)
+    labels, stats, _ = connected(joined)
+    number, places = len(stats), np.flatnonzero(above)
     owner, level = labels.ravel()[places], smooth.ravel()[places]
     rows, columns = np.divmod(places, smooth.shape[1])
     strong = np.zeros(number, np.bool_)
@@ -154,7 +166,7 @@ def candidates(
     best, centre, slender, strange = best[kept], centre[kept], slender[kept], strange[kept]
     left, top, width, height = stats[best, :4].T.astype(np.float64)
     box = np.stack([left, top, left + width, top + height], -1) * factor
-    return Candidates(centre, mass[best] * factor**2, box, best, labels, slender, strange)
+    return Candidates(centre, mass[best] * factor**2, box, best, labels, slender, strange, factor)
 
 
 def _slenderness(mask: NDArray[Any], labels: NDArray[Any], stats: NDArray[Any], things: NDArray[Any]) -> Array:
@@ -179,7 +191,7 @@ class Expected:
 
     def score(self, things: Candidates, view: int, settings: LocatingSettings) -> Array:
         """(thing,) log-likelihood of being the worm."""
-        mass, slender = (things.mass, things.slender) if self.certain else (things.weight(), things.solid())
+        mass, slender = (things.mass, things.slender) if self.certain else (things.weight(), things.solid)
         away = np.log(mass / self.mass[view])
         shape = ROUNDER * np.minimum(np.log(slender / ROUND_AT_MOST), 0)
         if not self.certain:

@@ -222,9 +222,10 @@ def masks_of(sight: Sighting, view: int, grow: float, others: float) -> NDArray[
     masks = []
     for sample, place in enumerate(sight.found):
         seen = sight.seen[sample][view]
-        heavy = [index for index, mass in enumerate(seen.mass) if mass > others * sight.mass[view]]
-        things = np.isin(seen.label, seen.name[heavy])
         worm = seen.pixels(int(place.choice[view]))
+        things = np.zeros_like(worm)
+        for heavy in np.flatnonzero(seen.mass > others * sight.mass[view]).tolist():
+            things |= seen.pixels(heavy)
         masks.append(_grown(worm, grow) | _grown(things, grow / 2))
     return np.stack(masks)
 
