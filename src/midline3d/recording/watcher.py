@@ -25,6 +25,9 @@ from midline3d.recording.shared_pictures import PicturesThere, Slot
 from midline3d.recording.sources import Picture
 from midline3d.settings import LocatingSettings
 
+LARGE = 31 << 20
+"""Bytes: somewhat less than the largest block that counts."""
+
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -81,6 +84,8 @@ def serve() -> None:
     answers, sys.stdout = os.fdopen(os.dup(1), "wb"), sys.stderr
     os.dup2(2, 1)  # what libraries print is no answer
     cv2.setNumThreads(1)
+    # GNU's library gives memory back to the system, picture after picture, until a block as large was given back once.
+    np.empty(LARGE, np.uint8)
     tasks = sys.stdin.buffer
     try:
         known, memory = pickle.load(tasks)

@@ -99,38 +99,61 @@ def masked_median(stack: NDArray, covered: NDArray[np.bool_] | None = None) -> t
 
     Where all are covered the value means nothing and the count says so.
     """
+    middle = ((len(stack) - 1) // 2, len(stack) // 2)
     if covered is None:
-        ordered = sorted_stack(stack)
-        middle = (ordered[(len(stack) - 1) // 2].astype(np.float32) + ordered[len(stack) // 2]) / 2
-        return middle, np.full(stack.shape[1:], len(stack), np.int32)
-    highest = np.iinfo(stack.dtype).max if stack.dtype.kind == "u" else np.inf
-    ordered = sorted_stack(np.where(covered, stack.dtype.type(highest), stack))
-    count = (len(stack) - covered.sum(0)).astype(np.int32)
-    lower, upper = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, np.maximum(count - 1, 0))
-    halves = [np.take_along_axis(ordered, place[None], 0)[0].astype(np.float32) for place in (lower, upper)]
-    return np.where(count > 0, (halves[0] + halves[1]) / 2, 0).astype(np.float32), count
+        low, high = sorted_stack(stack, middle)
+        return (low.astype(np.float32) + high) / 2, np.full(stack.shape[1:], len(stack), np.int32)
+    highest = stack.dtype.type(np.iinfo(stack.dtype).max if stack.dtype.kind == "u" else np.inf)
+    values, hidden = stack.reshape(len(stack), -1), covered.reshape(len(stack), -1)
+    count = len(stack) - hidden.view(np.uint8).sum(0, dtype=np.uint16).astype(np.int32)
+    median = np.empty(count.shape, np.float32)
+    for start in range(0, len(count), SORTED):
+        part = slice(start, start + SORTED)
+        layers = values[:, part].copy()
+        layers[hidden[:, part]] = highest  # which comes last: the more of it, the lower lies the middle
+        seen = np.maximum(count[part], 1)
+        first = (int(seen.min()) - 1) // 2
+        ordered = _sorted(layers, tuple(range(first, middle[1] + 1)))
+        low, high = ordered[middle[0] - first].copy(), ordered[middle[1] - first].copy()
+        some = np.flatnonzero(seen < len(stack))
+        low[some] = ordered[(seen[some] - 1) // 2 - first, some]
+        high[some] = ordered[seen[some] // 2 - first, some]
+        median[part] = np.where(count[part] > 0, (low.astype(np.float32) + high) / 2, 0)
+    return median.reshape(stack.shape[1:]), count.reshape(stack.shape[1:])
 
 
-def sorted_stack(stack: NDArray) -> NDArray:
-    """The stack sorted along its first axis by Batcher's network: minima and maxima of many pixels, which vectorise."""
+def sorted_stack(stack: NDArray, ranks: tuple[int, ...] | None = None) -> NDArray:
+    """The stack sorted along its first axis. ranks: the layers of that which are wanted, rising; all without."""
+    wanted = tuple(range(len(stack))) if ranks is None else ranks
     layers = stack.reshape(len(stack), -1)
-    result = np.empty_like(layers)
+    result = np.empty((len(wanted), layers.shape[1]), stack.dtype)
     for start in range(0, layers.shape[1], SORTED):
         part = slice(start, start + SORTED)
-        rows = list(layers[:, part].copy())
-        spare = np.empty_like(rows[0])
-        for low, high in _comparators(len(rows)):
+        result[:, part] = _sorted(layers[:, part].copy(), wanted)
+    return result.reshape(len(wanted), *stack.shape[1:])
+
+
+def _sorted(layers: NDArray, wanted: tuple[int, ...]) -> NDArray:
+    """(rank, pixel) the wanted ones of some layers in order, by Batcher's network: minima and maxima of many pixels,
+    which vectorise. The layers are used up."""
+    rows = list(layers)
+    spare = np.empty_like(rows[0])
+    for low, high, lesser, greater in _comparators(len(rows), wanted):
+        if lesser and greater:
             np.minimum(rows[low], rows[high], out=spare)
             np.maximum(rows[low], rows[high], out=rows[high])
             rows[low], spare = spare, rows[low]
-        for place, row in enumerate(rows):
-            result[place, part] = row
-    return result.reshape(stack.shape)
+        elif lesser:
+            np.minimum(rows[low], rows[high], out=rows[low])
+        else:
+            np.maximum(rows[low], rows[high], out=rows[high])
+    return np.stack([rows[rank] for rank in wanted])
 
 
 @cache
-def _comparators(number: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of places that are put in order one after the other, after which all are: Batcher's odd-even merge sort."""
+def _comparators(number: int, wanted: tuple[int, ...]) -> tuple[tuple[int, int, bool, bool], ...]:
+    """Pairs of places that are put in order one after the other, after which the wanted ones are, and of each whether
+    the lesser and the greater are needed: Batcher's odd-even merge sort."""
     pairs = []
     width = 1
     while width < number:
@@ -142,7 +165,12 @@ def _comparators(number: int) -> tuple[tuple[int, int], ...]:
                         pairs.append((place, place + step))
             step //= 2
         width *= 2
-    return tuple(pairs)
+    needed, kept = set(wanted), []
+    for low, high in reversed(pairs):
+        if low in needed or high in needed:
+            kept.append((low, high, low in needed, high in needed))
+            needed |= {low, high}
+    return tuple(reversed(kept))
 
 
 def light_field(picture: Field, share: float) -> Field:

@@ -48,7 +48,7 @@ class Texture:
     """The steep pixels of a worm-free background."""
 
     points: Field
-    """(point, 2) u, v."""
+    """(2, point) u, v."""
     value: Field
     slope: Field
     """(point, 2) grey levels per px."""
@@ -78,7 +78,7 @@ def texture_of(background: Field, things: int = 1) -> Texture | None:
     rank[by_cell] = np.arange(len(cell)) - np.repeat(np.cumsum(share) - share, share)
     chosen = rank < POINTS // len(first)
     rows, columns = rows[chosen], columns[chosen]
-    points = np.stack([columns, rows], -1).astype(np.float32)
+    points = np.stack([columns, rows]).astype(np.float32)
     slope = np.stack([across[rows, columns], down[rows, columns]], -1)
     return Texture(points, smooth[rows, columns], slope)
 
@@ -89,7 +89,7 @@ def registration_of(picture: Field, texture: Texture | None, light: float) -> Ar
     if texture is None:
         return registration
     for _ in range(ITERATIONS):
-        place = texture.points + registration.astype(np.float32)
+        place = texture.points + registration[:, None].astype(np.float32)
         seen = _smooth_at(picture, place) / np.float32(light)
         away = seen - texture.value
         spread = 1.4826 * float(median(np.abs(away - median(away)))) + LEAST_NOISE
@@ -113,8 +113,9 @@ def registration_of(picture: Field, texture: Texture | None, light: float) -> Ar
 
 
 def _smooth_at(picture: Field, place: Field) -> Field:
-    """The picture at points between pixels; linear interpolation smooths about as much as the texture was."""
-    return cv2.remap(picture, place[:, None, 0], place[:, None, 1], cv2.INTER_LINEAR)[:, 0]
+    """The picture at (2, point) between pixels; linear interpolation smooths about as much as the texture was."""
+    # Points side by side, not one below the other: OpenCV goes by rows.
+    return cv2.remap(picture, place[:1], place[1:], cv2.INTER_LINEAR)[0]
 
 
 def translated(picture: Picture | Field, by: Array) -> NDArray:

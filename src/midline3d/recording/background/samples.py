@@ -82,7 +82,9 @@ def take_samples(recording: Recording, start: int, stop: int, factor: int, setti
         ratio = level / max(float(np.median(level)), 1e-6) if np.median(level) > DARK else np.ones(len(level))
         _check_turned(recording, view, shrunk, frames)
         light = np.maximum(ratio, DIMMEST)
-        return (shrunk / light[:, None, None]).astype(np.float32), light
+        for picture, own in zip(shrunk, light, strict=True):
+            np.divide(picture, own, out=picture, dtype=np.float64, casting="same_kind")
+        return shrunk, light
 
     small, light = zip(*side_by_side(evened, range(len(full))), strict=True)
     return Samples(frames, full, list(small), list(light))

@@ -40,8 +40,10 @@ def signal(picture: Picture | Field, background: Field, tone: Tone, light: float
         values = background * np.float32(light)
         np.subtract(picture, values, out=values)
         return np.multiply(values, np.float32(255 / tone.full), out=values)
-    values = np.maximum(background, np.float32(DARKEST * tone.full))
-    np.divide(np.float32(255 / light), values, out=values)
+    darkest = np.float32(DARKEST * tone.full)
+    # Mostly nothing is as dark, which is seen in a fourth of the time that the greater of both takes.
+    behind = background if background.min() >= darkest else np.maximum(background, darkest)
+    values = np.divide(np.float32(255 / light), behind)
     np.multiply(picture, values, out=values)
     return np.subtract(255, values, out=values)
 

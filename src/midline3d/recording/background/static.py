@@ -121,12 +121,13 @@ def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     A worm's inside can be as still as dirt while it hardly leaves its place, but its own moving edges fence it in:
     what stands still belongs to the background only if still pixels lead from it to the open background.
     """
-    fields = np.stack([cv2.GaussianBlur(signal(picture, light, tone), (0, 0), 1.0) for picture in stack])
-    ordered = sorted_stack(fields)
-    spare = 1 if len(stack) > MANY else 0
-    base, most = ordered[spare], ordered[-1 - spare]
+    fields = np.empty(stack.shape, np.float32)
+    for picture, field in zip(stack, fields, strict=True):
+        cv2.GaussianBlur(signal(picture, light, tone), (0, 0), 1.0, dst=field)
+    spare, last = 1 if len(stack) > MANY else 0, len(stack) - 1
+    base, low, high, most = sorted_stack(fields, (spare, last // 2, len(stack) // 2, last - spare))
     noise = float(np.median(most - base)) / 3 + LEAST_NOISE
-    usual = (ordered[(len(stack) - 1) // 2] + ordered[len(stack) // 2]) / 2
+    usual = (low + high) / 2
     still = np.maximum(SLOPE * _slope(base), unsteadiness(usual, most - base - MOVES / 2 * noise))
     moving = ((most - base) > MOVES * noise + still).astype(np.uint8)
     fence = cv2.dilate(cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)), np.ones((3, 3), np.uint8))
@@ -134,7 +135,7 @@ def standing(stack: Field, light: Field, tone: Tone) -> Standing:
     largest = 1 + int(stats[1:, cv2.CC_STAT_AREA].argmax()) if len(stats) > 1 else -1
     reached = cv2.dilate((labels == largest).astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
     least = stands_out(noise)
-    stands = np.abs(ordered[len(ordered) // 2] - np.median(base)) > least
+    stands = np.abs(high - np.median(base)) > least
     things = stands & reached & (moving == 0)
     return Standing(fields, usual, _standing_free(things, (stands | (moving > 0)) & ~things), least)
 

@@ -140,4 +140,6 @@ def sharpness(values: Field) -> float:
     """Focus of a crop, 1/px: its steepest slopes against its height."""
     smooth = cv2.GaussianBlur(values, (0, 0), 1.0)
     across, down = smooth[:-1, 1:] - smooth[:-1, :-1], smooth[1:, :-1] - smooth[:-1, :-1]
-    return float(np.sqrt((across * across + down * down).max()) / max(float(smooth.max()), 1e-3))
+    np.multiply(across, across, out=across)
+    across += np.multiply(down, down, out=down)
+    return float(np.sqrt(across.max()) / max(float(smooth.max()), 1e-3))
