@@ -9,7 +9,7 @@ a sharp view would show; S is found as I - V * (I - V * I), which is right to th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,17 @@ def _convolved(images: Float[Tensor, "batch any h w"], kernels: Float[Tensor, "k
     """Every image with every kernel (or each with its own), by Fourier transforms; beyond the border is nothing."""
     height, width = images.shape[-2:]
     half = kernels.shape[-1] // 2
-    size = (height + 2 * half, width + 2 * half)
+    size = (_quick(height + 2 * half), _quick(width + 2 * half))
     product = torch.fft.rfft2(images, s=size) * _spectrum(kernels, size)
     return torch.fft.irfft2(product, s=size)[..., half : half + height, half : half + width]
+
+
+@cache
+def _quick(least: int) -> int:
+    """The next length that is a product of twos, threes and fives: Fourier transforms of others take up to nine times
+    as long."""
+    powers = (2**a * 3**b * 5**c for a in range(14) for b in range(9) for c in range(6))
+    return min(power for power in powers if power >= least)
 
 
 @lru_cache(maxsize=4)
