@@ -143,7 +143,7 @@ def head_first(clip: Clip, animal: Animal, forward: float) -> tuple[Animal, floa
     """
     ways = animal, turned(clip, animal)
     odds = shape_odds(*ways) + forward
-    unsure = abs(odds) < 2 * clip.settings.heads.most_shape_odds
+    unsure = abs(forward) < clip.settings.heads.most_shape_odds
     if unsure:
         ways = of_expected_length(clip, ways[0]), of_expected_length(clip, ways[1])
         odds = shape_odds(*ways) + forward

@@ -43,6 +43,9 @@ HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
 TURNED = 64
 """Frames whose votes are taken in one batch; and that are turned round before the next word of progress."""
+SHAPE_SAID = 0.8
+"""Log odds that the body's shape is taken to have said for its head, at most, where what it did say is no longer known
+apart from how the animal moved at first."""
 Votes = dict[int, float]
 """Log odds that a frame (within the clip) is the body's way round (see `heads.votes`)."""
 CLEANING, MENDING = "fitting again without dirt", "fitting again where an end has sprung"
@@ -218,7 +221,7 @@ def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> 
         kept = {"turned": reading.turned, "since": result.last, "stretches": stretches, "odds": odds}
         result.keep(HEADS, kept)
     result.note(**{STRETCHES: kept["stretches"]}, head_confidence=float(torch.tensor(kept["odds"]).sigmoid()))
-    if kept["odds"] < -frames.beginning.clip.settings.heads.most_shape_odds:
+    if kept["odds"] < -SHAPE_SAID:
         warnings.warn(
             "in most of this recording the worm goes tail first by its keypoints: look which end is the head, and "
             "exchange them in the viewer (S) if need be",
@@ -259,8 +262,7 @@ def _head_odds(frames: ClipFrames, turned: NDArray[np.int64]) -> float:
     if not midlines:
         return odds
     forward = forward_odds(np.stack(list(midlines.values())), list(midlines), settings.heads.most_odds)
-    # What its shape had said is no longer known apart: at most that.
-    return min(odds, settings.heads.most_shape_odds) + forward
+    return min(odds, SHAPE_SAID) + forward
 
 
 def _stretches(frames: ClipFrames, links: Links, reading: Reading | None, odds: float) -> str:
