@@ -12,7 +12,7 @@ import torch
 
 from midline3d.shapes import Tensor
 
-_RECORD, _TENSOR, _GENERATOR = "@record", "@tensor", "@generator"
+_RECORD, _TENSOR, _GENERATOR, _TUPLE = "@record", "@tensor", "@generator", "@tuple"
 
 
 def plain(value: Any, records: Collection[str], left_out: Collection[str] = ()) -> Any:
@@ -25,7 +25,9 @@ def plain(value: Any, records: Collection[str], left_out: Collection[str] = ()) 
         return {_TENSOR: np.array(value.detach().cpu().numpy(), order="C"), "device": value.device.type}
     if isinstance(value, torch.Generator):
         return {_GENERATOR: value.get_state().numpy()}
-    if isinstance(value, list | tuple | deque):
+    if isinstance(value, tuple):
+        return {_TUPLE: [plain(item, records, left_out) for item in value]}
+    if isinstance(value, list | deque):
         return [plain(item, records, left_out) for item in value]
     if is_dataclass(value) and type(value).__name__ in records:
         kept = [item.name for item in fields(value) if item.name not in left_out]
@@ -44,6 +46,8 @@ def whole(content: Any, records: Mapping[str, Callable[..., Any]], device: torch
         return [whole(item, records, device) for item in content]
     if not isinstance(content, dict):
         return content
+    if _TUPLE in content:
+        return tuple(whole(item, records, device) for item in content[_TUPLE])
     if _TENSOR in content:
         tensor = torch.from_numpy(content[_TENSOR])
         return tensor if content["device"] == "cpu" else tensor.to(device)
