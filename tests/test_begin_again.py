@@ -46,8 +46,8 @@ def test_of_several_beginnings_the_one_that_passes_least_through_itself_is_taken
     monkeypatch.setattr(begin, "learned_from", lambda *_: (next(left), one))
     monkeypatch.setattr(begin, "frames_through", lambda animal: through[animal.number])
     monkeypatch.setattr(begin, "forward_odds", lambda *_: 1.0)
-    monkeypatch.setattr(begin, "head_first", lambda _, animal, forward: (animal, forward, True))
-    for name in ("without_dirt", "as_far_as_seen"):
+    monkeypatch.setattr(begin, "head_first", lambda _, animal, forward: (animal, forward, 0.0))
+    for name in ("without_dirt", "of_expected_length", "as_far_as_seen"):
         monkeypatch.setattr(begin, name, lambda _, animal: animal)
     monkeypatch.setattr(begin, "_in_the_middle", lambda _, animal, *others: animal)
     clip: Any = Clip()

@@ -1,49 +1,49 @@
-"""Which way round an animal is learned: by its motion, and by its shape where that says little."""
+"""Which way round an animal is learned: by the way it moves, and by its blunter end."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from midline3d.settings import Settings
+from midline3d.fitting.body import average_body
+from midline3d.settings import BodySettings, Settings
 from midline3d.tracking import begin
 
 CLIP: Any = SimpleNamespace(settings=Settings())
+HEADS = CLIP.settings.heads
 
 
-def animal(name: str, energy: float) -> Any:
-    return SimpleNamespace(name=name, energy=energy, sample=None, clip=CLIP)
+def animal(**ends: float) -> Any:
+    """An average animal but for these numbers of its shape, which may be a poorer fit the right way round."""
+    body = average_body(BodySettings(**ends), torch.tensor(1.0))
+    return SimpleNamespace(body=body, energy=100.0, sample=None, clip=CLIP)
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the animals whose expected length was asked for."""
-    asked: list[str] = []
-
-    def of_expected_length(_: Any, one: Any) -> Any:
-        asked.append(one.name)
-        # The other way round had come to rest beside its minimum.
-        return animal(one.name, one.energy - 1000.0 * (one.name == "other"))
-
-    monkeypatch.setattr(begin, "of_expected_length", of_expected_length)
-    return asked
+BLUNT_HEAD = animal(head_bluntness=0.3, tail_bluntness=0.9)
+BLUNT_TAIL = animal(head_bluntness=0.9, tail_bluntness=0.3)
+ALIKE = animal(head_share=0.2, tail_share=0.2, head_bluntness=0.6, tail_bluntness=0.6)
 
 
-def test_where_the_motion_is_sure_no_length_is_asked_for(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(begin, "turned", lambda *_: animal("other", 1e6))
-    heads = CLIP.settings.heads
-    chosen: Any
-    for forward, name in ((heads.most_odds, "this"), (-heads.most_odds, "other")):
-        chosen, odds, measured = begin.head_first(CLIP, animal("this", 100.0), forward)
-        assert (chosen.name, measured, asked) == (name, False, [])
-        assert odds == pytest.approx(heads.most_odds + heads.most_shape_odds * (1 if name == "this" else -1))
+def test_the_blunter_end_is_the_head_whichever_way_the_animal_is_given() -> None:
+    assert begin.shape_odds(BLUNT_HEAD, BLUNT_TAIL) == HEADS.most_shape_odds
+    assert begin.shape_odds(BLUNT_TAIL, BLUNT_HEAD) == -HEADS.most_shape_odds
+    # Learned either way round alike, as an average animal is: nothing is said.
+    assert begin.shape_odds(BLUNT_HEAD, BLUNT_HEAD) == 0
+    assert abs(begin.shape_odds(ALIKE, BLUNT_TAIL)) < begin.shape_odds(BLUNT_HEAD, BLUNT_TAIL)
 
 
-def test_where_the_shape_decides_both_ways_are_compared_at_their_own_lengths(
-    asked: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("forward", "turned"), [(-1.0, False), (1.0, False), (-HEADS.most_odds - 0.1, True)])
+def test_motion_outvotes_a_blunt_end_only_where_it_is_seen_for_long(
+    monkeypatch: pytest.MonkeyPatch, forward: float, turned: bool
 ) -> None:
-    monkeypatch.setattr(begin, "turned", lambda *_: animal("other", 100.1))
-    chosen: Any
-    chosen, odds, measured = begin.head_first(CLIP, animal("this", 100.0), 0.0)
-    assert (chosen.name, measured, asked) == ("other", True, ["this", "other"])
-    assert 0 < odds <= CLIP.settings.heads.most_shape_odds
+    monkeypatch.setattr(begin, "turned", lambda *_: BLUNT_TAIL)
+    chosen, odds, by_shape = begin.head_first(CLIP, BLUNT_HEAD, forward)
+    assert chosen is (BLUNT_TAIL if turned else BLUNT_HEAD)
+    assert odds == pytest.approx(abs(HEADS.most_shape_odds + forward))
+    assert by_shape == (-1 if turned else 1) * HEADS.most_shape_odds
+
+
+def test_where_the_ends_are_alike_the_motion_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begin, "turned", lambda *_: ALIKE)
+    assert begin.head_first(CLIP, ALIKE, 1.2) == (ALIKE, pytest.approx(1.2), 0)

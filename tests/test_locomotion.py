@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
+from midline3d.settings import HeadSettings
 from midline3d.tracking.locomotion import forward_odds
 
-VERTICES, FRAMES, MOST = 96, 30, 3.0
+VERTICES, FRAMES = 96, 30
+HEADS = HeadSettings()
+LONG = HeadSettings(at_once=HEADS.most_odds)
+"""As if each were seen for long."""
+MOST = HEADS.most_odds
 
 
 def swimming(wave: float, headway: float, turn: float = 0.0, noise: float = 0.0) -> np.ndarray:
@@ -32,28 +37,35 @@ def swimming(wave: float, headway: float, turn: float = 0.0, noise: float = 0.0)
 )
 def test_a_worm_that_moves_on_is_read_head_first_whichever_way_it_is_given(moving: np.ndarray) -> None:
     frames = list(range(FRAMES))
-    assert forward_odds(moving, frames, MOST) == pytest.approx(MOST)
-    assert forward_odds(moving[:, ::-1], frames, MOST) == pytest.approx(-MOST)
+    assert forward_odds(moving, frames, LONG) == pytest.approx(MOST)
+    assert forward_odds(moving[:, ::-1], frames, LONG) == pytest.approx(-MOST)
     # Backwards it goes the other way.
-    assert forward_odds(moving[::-1], frames, MOST) == pytest.approx(-MOST)
+    assert forward_odds(moving[::-1], frames, LONG) == pytest.approx(-MOST)
 
 
 def test_one_that_lies_still_says_nothing() -> None:
-    assert abs(forward_odds(swimming(0.0, 0.0, noise=1e-5), list(range(FRAMES)), MOST)) < 0.3
+    assert abs(forward_odds(swimming(0.0, 0.0, noise=1e-5), list(range(FRAMES)), LONG)) < 0.3
 
 
 def test_one_that_turns_as_a_whole_does_not_bend() -> None:
-    assert abs(forward_odds(swimming(0.0, 0.0, turn=0.05), list(range(FRAMES)), MOST)) < 0.3
+    assert abs(forward_odds(swimming(0.0, 0.0, turn=0.05), list(range(FRAMES)), LONG)) < 0.3
 
 
 def test_neighbours_are_compared_where_there_are_any() -> None:
     moving = swimming(0.03, 0.01)
-    assert forward_odds(moving[:1], [4], MOST) == 0.0
-    assert forward_odds(moving[[0, 3, 6]], [0, 3, 6], MOST) > 1
+    assert forward_odds(moving[:1], [4], LONG) == 0.0
+    assert forward_odds(moving[[0, 3, 6]], [0, 3, 6], LONG) > 1
     lost = moving.copy()
     lost[::7] = np.nan
-    assert forward_odds(lost, list(range(FRAMES)), MOST) == pytest.approx(MOST)
-    assert forward_odds(np.full_like(moving, np.nan), list(range(FRAMES)), MOST) == 0.0
+    assert forward_odds(lost, list(range(FRAMES)), LONG) == pytest.approx(MOST)
+    assert forward_odds(np.full_like(moving, np.nan), list(range(FRAMES)), LONG) == 0.0
     # Behind a gap stands another worm.
     gap = np.concatenate([moving[:10], moving[:10][:, ::-1]])
-    assert abs(forward_odds(gap, [*range(10), *range(50, 60)], 10.0)) < 1
+    assert abs(forward_odds(gap, [*range(10), *range(50, 60)], HeadSettings(most_odds=10.0, at_once=10.0))) < 1
+
+
+def test_a_moment_says_less_than_a_long_way_for_worms_go_backwards_too() -> None:
+    short = forward_odds(swimming(0.03, 0.01)[:4], list(range(4)), HEADS)
+    whole = forward_odds(swimming(0.03, 0.01), list(range(FRAMES)), HEADS)
+    assert HEADS.at_once < short < whole < MOST
+    assert short == pytest.approx(HEADS.at_once + 0.03 * 3 / HEADS.reversal, rel=0.02)

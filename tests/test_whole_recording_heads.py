@@ -31,18 +31,19 @@ class _Clip:
 
 
 def crawling(folder: Path, count: int, backwards: bool) -> ClipFrames:
-    """A worm of 1 mm that crawls along a wave, its keypoint 0 first or last; its body was learned at odds of 2."""
+    """A worm of 1 mm that crawls along a wave, its keypoint 0 first or last; its body was learned at odds of 2,
+    half of them by its shape."""
     header = Header(
         frames=tuple(range(count)), fps=25.0, cameras=("a", "b"), keypoints=KEYPOINTS, settings="", inputs={}
     )
     result = Result.start(folder, header)
     for frame in range(count):
-        along = np.linspace(0, 1, KEYPOINTS) - 0.01 * frame
+        along = np.linspace(0, 1, KEYPOINTS) - 0.03 * frame
         line = np.stack([along, 0.1 * np.sin(2 * np.pi * along / 0.7), 0 * along], -1)
         position = line[::-1] if backwards else line
         result.append(frame, FrameResult(status="ok", position=position, loss=1.0, doubt=0.0))
     result.flush()
-    beginning: Any = SimpleNamespace(clip=_Clip(count), head_odds=2.0, body=SimpleNamespace(length=1.0))
+    beginning: Any = SimpleNamespace(clip=_Clip(count), head_odds=2.0, shape_odds=1.0, body=SimpleNamespace(length=1.0))
     return ClipFrames(beginning, result)
 
 

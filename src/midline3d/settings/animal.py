@@ -131,8 +131,7 @@ class BodySettings:
     """Of the least squares that tell the veil, as a share of their mean diagonal: neighbouring places tell nearly the
     same."""
     head_share: Annotated[float, Range(0.01, 1)] = 0.17
-    """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed. Both ways round
-    are tried, and the better one tells head from tail."""
+    """Of the length over which the head tapers: an animal's head is blunt, its tail long and pointed."""
     head_share_spread: Size = 0.25
     """Standard deviation of the logarithm, here and below."""
     head_bluntness: Size = 0.55

@@ -87,19 +87,18 @@ class HeadSettings:
     """Votes of a stretch at least: one frame may be coiled, four seldom are."""
     frames_per_vote: Count = 32
     """Frames that one vote stands for in a long stretch: neighbours say the same, and each costs two fits."""
-    shape_nats: Size = 60.0
-    """Nats by which the body fits better one way round that are worth one of log odds. Over 13 animals of three image
-    models the energies differed by some ten nats where they spoke against the head, and by a hundred or more where they
-    spoke for it."""
-    most_shape_odds: Weight = 2.0
-    """Log odds that the body's shape is worth at most. By its shape alone 69 % of 166 animals of three image models
-    were read the right way round: some tails are blunt, and a head that light goes through is drawn thin. Since ends
-    are cut and grown to where light ends it is 59 of 64 of two others, 41 of 43 where the energies differ by 80 nats;
-    where it is as sure as it can be against the motion, it is right in 6 of 14."""
-    most_odds: Weight = 3.0
-    """Log odds that the way it moves is worth at most: worms go backwards, too. By shape and motion 14 of those animals
-    are read the wrong way round, nearly all of which hardly get on or go backwards; where shape was worth as much as
-    motion, and motion only the way made, 22 were."""
+    blunter: Size = 0.2
+    """Natural logarithm of one end's width against the other's that is worth one of log odds; twice as much is worth
+    four, for what fades in the blur may be wider by a tenth."""
+    most_shape_odds: Weight = 3.0
+    """Log odds that the body's shape is worth at most: some tails are blunt."""
+    most_odds: Weight = 4.0
+    """Log odds that the way it moves is worth at most, however long it is seen to."""
+    at_once: Weight = 1.7
+    """Log odds that the way it moves at one moment is worth at most: worms go backwards for a sixth of the time."""
+    reversal: Size = 3.0
+    """Body lengths that bends run along a worm by which it is a time less likely that it goes backwards all the while:
+    some four beats. All of a recording of a second or two may be one reversal."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -31,7 +32,6 @@ from midline3d.tracking.learning import (
     body_taper,
     learned,
     length_std,
-    nat,
     of_expected_length,
     problem_of,
     turned,
@@ -53,6 +53,8 @@ AGAIN = 2
 MANY_THROUGH = 1 / 3
 """Of the frames that an animal is learned from: one that passes through itself in more of them is folded wrongly. It
 may well fit better than the right one, for a tight coil is as well drawn by turns that lie inside each other."""
+TIP, PLACES = 0.05, 81
+"""Of the body at each end, whose width tells the blunter one; and points along the body at which it is asked."""
 CHOICE = 4
 """Frames looked at for every place that may be begun from: of several the most spread out is easiest to begin."""
 
@@ -70,6 +72,8 @@ class Beginning:
     taper: Profile
     head_odds: float
     """Evidence that keypoint 0 is the head, in natural log odds."""
+    shape_odds: float
+    """Of that, what the body's shape says."""
     length_std: float | None
     """Standard deviation of the body's length, mm; None where nothing was learned."""
 
@@ -106,15 +110,13 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
             animal, followed = other, its_frames
     progress("telling head from tail", 0, 0)
     midlines = here.world(followed.states, followed.frames).numpy()
-    forward = forward_odds(midlines, followed.frames, clip.settings.heads.most_odds)
-    turned_right, odds, measured = head_first(here, animal, forward)
-    animal = without_dirt(here, turned_right)
-    if animal is not turned_right or not measured:
-        animal = of_expected_length(here, animal)
+    forward = forward_odds(midlines, followed.frames, clip.settings.heads)
+    animal, odds, by_shape = head_first(here, animal, forward)
+    animal = of_expected_length(here, without_dirt(here, animal))
     animal = as_far_as_seen(here, animal)
     if animal.clip.dirt is not None:
         animal = with_dirt(animal)
-    return _in_the_middle(here, animal, odds, clip.device)
+    return _in_the_middle(here, animal, (odds, by_shape), clip.device)
 
 
 def learned_from(clip: Clip, start: Start, progress: Progress) -> tuple[Animal, Sample]:
@@ -134,20 +136,15 @@ def frames_through(animal: Animal) -> float:
     return float((through > clip.settings.judging.through).double().mean())
 
 
-def head_first(clip: Clip, animal: Animal, forward: float) -> tuple[Animal, float, bool]:
-    """The animal the way round that is likelier, the natural log odds for it, and whether it has its expected length.
+def head_first(clip: Clip, animal: Animal, forward: float) -> tuple[Animal, float, float]:
+    """The animal the way round that is likelier, the natural log odds for it, and what of them its shape says.
 
-    forward: log odds that it is the right way round already, by how it moves. Where what the shape says decides, both
-    ways are held against each other once more, each as long as it is expected to be: learning may have come to rest
-    beside its minimum (see `of_expected_length`), one way and not the other.
+    forward: log odds that it is the right way round already, by how it moves.
     """
     ways = animal, turned(clip, animal)
-    odds = shape_odds(*ways) + forward
-    unsure = abs(forward) < clip.settings.heads.most_shape_odds
-    if unsure:
-        ways = of_expected_length(clip, ways[0]), of_expected_length(clip, ways[1])
-        odds = shape_odds(*ways) + forward
-    return ways[0] if odds >= 0 else ways[1], abs(odds), unsure
+    by_shape = shape_odds(*ways)
+    odds = by_shape + forward
+    return (ways[0], odds, by_shape) if odds >= 0 else (ways[1], -odds, -by_shape)
 
 
 def learns(settings: BodySettings) -> bool:
@@ -159,10 +156,10 @@ def _as_found(clip: Clip, start: Start, device: torch.device) -> Beginning:
     """The beginning where nothing is learned: an average animal of the length that was found, either way round."""
     there, state = clip.on(device), start.state.to(device)
     body = average_body(clip.settings.body, state.length[0])
-    return Beginning(there, start.frame, state, body, body_taper(there, start.frame, body), 0.0, None)
+    return Beginning(there, start.frame, state, body, body_taper(there, start.frame, body), 0.0, 0.0, None)
 
 
-def _in_the_middle(calibrated: Clip, animal: Animal, odds: float, device: torch.device) -> Beginning:
+def _in_the_middle(calibrated: Clip, animal: Animal, odds: tuple[float, float], device: torch.device) -> Beginning:
     """The beginning in the middle of an animal's sample, on a device.
 
     calibrated: the clip before anything was learned.
@@ -171,7 +168,7 @@ def _in_the_middle(calibrated: Clip, animal: Animal, odds: float, device: torch.
     spread = length_std(calibrated, animal)
     clip, body = animal.clip.on(device), animal.body.on(device)
     taper = body_taper(clip, sample.frames[0], body)
-    return Beginning(clip, sample.frames[middle], sample.states[[middle]].to(device), body, taper, odds, spread)
+    return Beginning(clip, sample.frames[middle], sample.states[[middle]].to(device), body, taper, *odds, spread)
 
 
 def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> Start:
@@ -435,8 +432,18 @@ def wholly_shown(clip: Clip, sample: Sample) -> Sample:
 def shape_odds(animal: Animal, other: Animal) -> float:
     """How much the shapes of the ends speak for keypoint 0 being the head, in natural log odds.
 
-    The blunter end is mostly the head; how surely is measured (`HeadSettings.shape_nats`).
+    The blunter end is mostly the head. A body that is learned looks for a blunt head at keypoint 0, so that both ways
+    round are asked: `other` is the animal turned. Which of the two fits better says nothing of that: a head that is
+    blunter than an average one is drawn better as a tail, which may end as it likes.
     """
     heads = animal.clip.settings.heads
-    nats = (other.energy - animal.energy) / nat(animal.clip.settings)
-    return float(np.clip(nats / heads.shape_nats, -heads.most_shape_odds, heads.most_shape_odds))
+    blunter = (_blunter(animal) - _blunter(other)) / 2
+    return math.copysign(min((blunter / heads.blunter) ** 2, heads.most_shape_odds), blunter)
+
+
+def _blunter(animal: Animal) -> float:
+    """Natural logarithm of the learned body's width at its head against that at its tail. Not of the light that they
+    take: light goes through some heads."""
+    width = animal.body.shape.profile(torch.linspace(0, 1, PLACES), torch.zeros(2))[0].flatten()
+    count = round(TIP * (PLACES - 1))
+    return float((width[1 : 1 + count].sum() / width[-1 - count : -1].sum()).log())

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from midline3d.settings import HeadSettings
+
 Array = NDArray[np.float64]
 
 STANDSTILL, NO_WAVE = 1e-3, 2e-3
@@ -22,11 +24,12 @@ SMOOTHED = 1 / 12
 """Of the body: how far around a point its bend is averaged over. Worms bend over half their length and more."""
 
 
-def forward_odds(midlines: Array, frames: list[int], most: float) -> float:
-    """How much the motion speaks for the first vertex being the head, in natural log odds, `most` at most.
+def forward_odds(midlines: Array, frames: list[int], heads: HeadSettings) -> float:
+    """How much the motion speaks for the first vertex being the head, in natural log odds.
 
     midlines: (frame, vertex, 3) mm, of frames in order; those with a NaN say nothing. Neighbours are compared where
-    there are any, for between frames far apart a bend may have run on to where the next one was.
+    there are any, for between frames far apart a bend may have run on to where the next one was. A worm that is seen
+    for a moment may just be going backwards: how far its bends run in all says for how long it is seen to go one way.
     """
     known = np.isfinite(midlines).all((1, 2))
     midlines, steps = midlines[known], np.diff(np.array(frames)[known])
@@ -37,6 +40,8 @@ def forward_odds(midlines: Array, frames: list[int], most: float) -> float:
     lengths = np.linalg.norm(np.diff(midlines, axis=1), axis=-1).sum(1)
     speeds = _headway(midlines, ways)[rows] / np.median(lengths) / steps[rows]
     waves = _wave_speeds(ways)[rows] / steps[rows]
+    run = abs(float(waves.mean())) * (frames[-1] - frames[0])
+    most = min(heads.most_odds, heads.at_once + run / heads.reversal)
     return float(np.clip(_surely(speeds, STANDSTILL) + _surely(waves, NO_WAVE), -most, most))
 
 

@@ -43,9 +43,8 @@ HEADS = "heads"
 """Name under which a run keeps which of its frames are to be turned round."""
 TURNED = 64
 """Frames whose votes are taken in one batch; and that are turned round before the next word of progress."""
-SHAPE_SAID = 0.8
-"""Log odds that the body's shape is taken to have said for its head, at most, where what it did say is no longer known
-apart from how the animal moved at first."""
+TAIL_FIRST = 0.8
+"""Log odds against keypoint 0 being the head from which on a run says so."""
 Votes = dict[int, float]
 """Log odds that a frame (within the clip) is the body's way round (see `heads.votes`)."""
 CLEANING, MENDING = "fitting again without dirt", "fitting again where an end has sprung"
@@ -221,7 +220,7 @@ def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> 
         kept = {"turned": reading.turned, "since": result.last, "stretches": stretches, "odds": odds}
         result.keep(HEADS, kept)
     result.note(**{STRETCHES: kept["stretches"]}, head_confidence=float(torch.tensor(kept["odds"]).sigmoid()))
-    if kept["odds"] < -SHAPE_SAID:
+    if kept["odds"] < -TAIL_FIRST:
         warnings.warn(
             "in most of this recording the worm goes tail first by its keypoints: look which end is the head, and "
             "exchange them in the viewer (S) if need be",
@@ -248,10 +247,11 @@ def _reversed(frames: ClipFrames, some: list[int]) -> Iterator[Tracked]:
 def _head_odds(frames: ClipFrames, turned: NDArray[np.int64]) -> float:
     """Log odds that keypoint 0 is the head, by the way the animal moves in all of a recording that is longer than what
     its body was learned from; a worm may go backwards for as long as that took. turned: frames that will be."""
-    settings, odds = frames.beginning.clip.settings, frames.beginning.head_odds
-    if len(frames.beginning.clip) <= settings.body.span:
-        return odds
-    first = evenly(len(frames.beginning.clip) - 1, LOOKED_AT)
+    beginning = frames.beginning
+    settings = beginning.clip.settings
+    if len(beginning.clip) <= settings.body.span:
+        return beginning.head_odds
+    first = evenly(len(beginning.clip) - 1, LOOKED_AT)
     pairs = np.unique(np.concatenate([first, first + 1])).tolist()
     back = set(turned.tolist())
     midlines = {
@@ -260,9 +260,9 @@ def _head_odds(frames: ClipFrames, turned: NDArray[np.int64]) -> float:
         if (record := frames.read(frame)) is not None and record.position is not None
     }
     if not midlines:
-        return odds
-    forward = forward_odds(np.stack(list(midlines.values())), list(midlines), settings.heads.most_odds)
-    return min(odds, SHAPE_SAID) + forward
+        return beginning.head_odds
+    forward = forward_odds(np.stack(list(midlines.values())), list(midlines), settings.heads)
+    return beginning.shape_odds + forward
 
 
 def _stretches(frames: ClipFrames, links: Links, reading: Reading | None, odds: float) -> str:
