@@ -36,8 +36,6 @@ of the ends was nearer with 0.003 than with 0.005 and 0.02. Heads end bluntly, a
 leaves over may lie before them: with a tail's limit one of twelve was drawn 3 px too long."""
 ONWARD = 0.1
 """Of the length: how far beyond an end light is looked for at a time."""
-GOES_ON = ONWARD / 12**0.5
-"""Of the length: standard deviation of an end that may lie anywhere there."""
 DEAR = 12.0
 """Nats, tempered, by which a tail that goes on as all images show may fit worse than without: what it costs is to be
 unlike other animals, whose tails are no threads. For heads it is `UNLIKELY`. With that for tails, too, four of 13 were
@@ -86,7 +84,7 @@ def as_far_as_seen(clip: Clip, animal: Animal) -> Animal:
         animal = at_length(clip, animal, (1 - share) * animal.body.length, unseen.tail >= unseen.head)
     animal, more = _as_far_as_lit(clip, animal)
     # Light that was not taken: for a thread, say, the body may need another shape than is found from here.
-    missed = Ends(GOES_ON if more.head > own.stretch / 2 else 0.0, more.tail)
+    missed = Ends(more.head if more.head > own.stretch / 2 else 0.0, more.tail)
     head, tail = _open_ends(animal)
     unsure = math.hypot(head, missed.head), math.hypot(tail, missed.tail)
     return replace(animal, body=replace(animal.body, unsure=unsure))
