@@ -70,6 +70,18 @@ def test_a_worm_that_slides_round_in_a_coil_is_turned_at_its_weakest_link() -> N
     assert read_heads(links, frames, votes).turned.tolist() == list(range(53, 100))
 
 
+def test_what_the_body_was_learned_from_is_not_turned_whatever_the_votes_say() -> None:
+    links = Links(np.arange(100), np.where(np.arange(100) == 60, 0.0, HEADS.link))
+    votes = np.array([-3.0] * 4 + [3.0] * 4)
+    reading = read_heads(links, [10, 20, 30, 40, 65, 70, 80, 90], votes)
+    assert reading.turned.tolist() == list(range(60))
+    # Learned from the first frames, or from the last.
+    assert heads.as_learned(reading, links, 20, 16).turned.tolist() == list(range(60, 100))
+    assert heads.as_learned(reading, links, 80, 16) is reading
+    nothing = links_of([], LENGTH, HEADS)
+    assert not len(heads.as_learned(read_heads(nothing, [], np.zeros(0)), nothing, 0, 16).turned)
+
+
 def test_nothing_to_read() -> None:
     empty = links_of([], LENGTH, HEADS)
     assert voters(empty, HEADS) == [] and not len(read_heads(empty, [], np.zeros(0)).turned)

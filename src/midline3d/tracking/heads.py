@@ -111,6 +111,16 @@ def read_heads(links: Links, frames: list[int], log_odds: Array) -> Reading:
     return Reading(links.frames[swapped], sure[owner])
 
 
+def as_learned(reading: Reading, links: Links, start: int, span: int) -> Reading:
+    """The reading, or its opposite where it would turn most of the frames around the one that following began from, by
+    `span` at most. The body was learned from those, the way round that they are: a body whose ends are nearly alike may
+    fit them all better from behind, and head would become tail."""
+    around = links.frames[np.abs(links.frames - start) <= span]
+    if 2 * int(np.isin(around, reading.turned).sum()) <= len(around):
+        return reading
+    return Reading(np.setdiff1d(links.frames, reading.turned), reading.sure)
+
+
 def _tie(odds: Array) -> tuple[int, float]:
     """The weakest of several links in a row, and what they tie together: no more than that one does."""
     weakest = int(np.abs(odds).argmin())

@@ -30,7 +30,7 @@ from midline3d.tracking.clip import DIRT
 from midline3d.tracking.clip_frames import ClipFrames, known_with, record_with
 from midline3d.tracking.dirt import Dirt
 from midline3d.tracking.follow import Track, Tracked, fitted_from, follow, outcome
-from midline3d.tracking.heads import Links, Reading, read_heads, voters, votes
+from midline3d.tracking.heads import Links, Reading, as_learned, read_heads, voters, votes
 from midline3d.tracking.judging import rank
 from midline3d.tracking.judging_together import judged_together
 from midline3d.tracking.locomotion import forward_odds
@@ -214,6 +214,7 @@ def _turn(frames: ClipFrames, known_votes: Votes | None, progress: Progress) -> 
         known_votes = head_votes(frames, links) if known_votes is None else known_votes
         there = sorted(set(known_votes) & set(links.frames.tolist()))
         reading = read_heads(links, there, np.array([known_votes[frame] for frame in there]))
+        reading = as_learned(reading, links, frames.beginning.frame, frames.beginning.clip.settings.body.span)
         # From here on a frame is turned once it has come anew.
         odds = _head_odds(frames, reading.turned)
         stretches = _stretches(frames, links, reading, odds)
