@@ -9,6 +9,7 @@ from scenes import BOUNDS, as_float, rig, worm
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from midline3d.cameras import project
 from midline3d.fitting.body import average_body
 from midline3d.fitting.second_order import Problem, rendered
 from midline3d.fitting.views import Views, room_around
@@ -82,6 +83,21 @@ def test_a_right_curve() -> None:
     # The very tips are drawn so faintly that noise hides them.
     assert found.confidence[0, 4:-4].min() > 0.95
     assert judge(found, 0.0, SETTINGS.judging).status == "ok"
+
+
+def hollow(state: FrameState, taken: float) -> Tensor:
+    """What the cameras show of a body that light goes through along its middle, where this share of it is missing."""
+    place = torch.stack(torch.meshgrid(torch.arange(SIZE), torch.arange(SIZE), indexing="xy"), -1).float()
+    lines = project(rig(3, SIZE, PER_MM).to(torch.float32), state.points, state.shift)[0]
+    near = torch.stack([torch.cdist(place.flatten(0, 1), line).amin(1).view(SIZE, SIZE) for line in lines])
+    return pictures(state) * (1 - taken * (-(near**2) / 2).exp())
+
+
+def test_a_body_that_light_goes_through_along_its_middle_is_there_all_the_same() -> None:
+    found = evidence_of(animal(), hollow(animal(), 0.75))
+    assert found.confidence[0, 8:-8].min() > 0.5
+    beside = evidence_of(animal().translated(torch.tensor([[0.06, 0.06, 0.06]])), hollow(animal(), 0.75))
+    assert beside.confidence[0, 8:-8].mean() < 0.05
 
 
 def test_a_curve_beside_the_worm_is_drawn_without_light() -> None:

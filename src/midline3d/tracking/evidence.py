@@ -32,6 +32,9 @@ THINNEST = 0.8
 BEYOND = (0.75, 1.75)
 """Widths of the body beyond an end between which light is looked for: closer it is the end's own blur, further off it
 is no longer straight on."""
+SECTION = (-0.4, -0.2, 0.0, 0.2, 0.4)
+"""Widths of the body there, to its side, at which light is looked for at a vertex: in perfect focus light goes through
+the middle of some bodies, whose edges are dark."""
 SHOWN = 0.5
 """Of the body: a picture that shows less of it is not held against the midline."""
 FAN = (0.44, 0.87)
@@ -60,8 +63,8 @@ class Evidence:
     through: Float[Tensor, " batch"]
     """Share of the midline that lies inside another part of its own body (see `fitting.contact`)."""
     confidence: Float[Tensor, "batch vertex"]
-    """Probability that half of the light that is drawn at the vertex is there in all views that show it; 0 where fewer
-    than two do."""
+    """Probability that half of the light that is drawn across the body at the vertex is there in all views that show
+    it; 0 where fewer than two do."""
     across: Float[Tensor, "batch vertex"]
     """Standard deviation of the vertex to the side of the body, mm."""
     along: Float[Tensor, "batch vertex"]
@@ -118,7 +121,8 @@ def evidence(
     per_mm = scale(problem.views.cameras, state.points).mean(1, keepdim=True)
     room = room_around(seen, problem.views.picture)
     inside = room >= 0
-    confidence = _confidence(light, drawn, seen, noise, settings.texture, inside)
+    sections = _sections(problem, seen, width)
+    confidence = _confidence(light, drawn, sections, noise, settings.texture, inside)
     outside = ((seen < 0) | (seen > size - 1)).any(-1).to(seen.dtype).mean(-1)
     # A view must not be shifted out of its picture.
     unmoved = problem.kernels.project(problem.views.cameras, state.points, torch.zeros_like(state.shift))
@@ -209,17 +213,36 @@ def _cone(dtype: torch.dtype, device: torch.device) -> Float[Tensor, "direction 
     return torch.tensor([(1.0, 0.0, 0.0), *around], dtype=dtype, device=device)
 
 
+@cache
+def _steps_across(dtype: torch.dtype, device: torch.device) -> Float[Tensor, " place"]:
+    return torch.tensor(SECTION, dtype=dtype, device=device)
+
+
+def _sections(
+    problem: Problem, seen: Float[Tensor, "batch camera vertex 2"], width: Float[Tensor, "batch camera"]
+) -> Float[Tensor, "batch camera vertex place 2"]:
+    """Places across the body at every vertex (`SECTION`), px. width: of its middle."""
+    along = torch.nn.functional.normalize(torch.gradient(seen, dim=2)[0], dim=-1)
+    across = torch.stack([-along[..., 1], along[..., 0]], -1)
+    place = torch.linspace(0, 1, seen.shape[2], dtype=seen.dtype, device=seen.device)
+    taper = problem.taper
+    thick, _ = taper.shape.profile(place, seen.new_zeros(*taper.sharp.shape, 2))
+    reach = (width[..., None] * thick[..., :1, :])[..., None] * _steps_across(seen.dtype, seen.device)
+    return seen[:, :, :, None] + reach[..., None] * across[:, :, :, None]
+
+
 def _confidence(
     light: Tensor,
     drawn: Tensor,
-    seen: Tensor,
+    sections: Tensor,
     noise: Tensor,
     texture: float,
     shown: Bool[Tensor, "batch camera vertex"],
 ) -> Float[Tensor, "batch vertex"]:
-    """See `Evidence.confidence`. seen: the vertices, px; texture: how much light differs from what is drawn of it;
-    shown: whether they lie in the pictures."""
-    there, wanted = light_at(light, seen), light_at(drawn, seen)
+    """See `Evidence.confidence`. sections: places across the body at every vertex, px; texture: how much light differs
+    from what is drawn of it; shown: whether the vertices lie in the pictures."""
+    places = sections.flatten(2, 3)
+    there, wanted = (light_at(each, places).unflatten(2, sections.shape[2:4]).mean(-1) for each in (light, drawn))
     spread = (noise[:, None].square() + (texture * wanted).square()).sqrt()
     doubt = (there - wanted / 2) / spread.clamp(min=1e-6)
     there_too = torch.nan_to_num(torch.special.ndtr(doubt), nan=0.0).masked_fill(~shown, 1.0)
