@@ -87,7 +87,7 @@ class HeadSettings:
     """Votes of a stretch at least: one frame may be coiled, four seldom are."""
     frames_per_vote: Count = 32
     """Frames that one vote stands for in a long stretch: neighbours say the same, and each costs two fits."""
-    blunter: Size = 0.2
+    blunter: Size = 0.25
     """Natural logarithm of one end's width against the other's that is worth one of log odds; twice as much is worth
     four, for what fades in the blur may be wider by a tenth."""
     most_shape_odds: Weight = 3.0
