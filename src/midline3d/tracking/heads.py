@@ -112,9 +112,9 @@ def read_heads(links: Links, frames: list[int], log_odds: Array) -> Reading:
 
 
 def as_learned(reading: Reading, links: Links, start: int, span: int) -> Reading:
-    """The reading, or its opposite where it would turn most frames, and most of those around the one that following began
-    from, by `span` at most. The body was learned from those, the way round that they are: a body whose ends are nearly
-    alike may fit them all better from behind, and head would become tail."""
+    """The reading, or its opposite where it would turn most frames, and most of those around the one that following
+    began from, by `span` at most. The body was learned from those, the way round that they are: a body whose ends are
+    nearly alike may fit them all better from behind, and head would become tail."""
     turned = np.isin(links.frames, reading.turned)
     around = turned[np.abs(links.frames - start) <= span]
     if 2 * int(turned.sum()) <= len(turned) or 2 * int(around.sum()) <= len(around):
