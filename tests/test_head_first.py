@@ -15,9 +15,9 @@ HEADS = CLIP.settings.heads
 
 
 def animal(**ends: float) -> Any:
-    """An average animal but for these numbers of its shape, which may be a poorer fit the right way round."""
+    """An average animal but for these numbers of its shape."""
     body = average_body(BodySettings(**ends), torch.tensor(1.0))
-    return SimpleNamespace(body=body, energy=100.0, sample=None, clip=CLIP)
+    return SimpleNamespace(body=body, clip=CLIP)
 
 
 BLUNT_HEAD = animal(head_bluntness=0.3, tail_bluntness=0.9)
