@@ -26,10 +26,12 @@ class _Clip:
         return COUNT
 
 
-def frames_with(folder: Path, records: dict[int, FrameResult], keypoints: int = 8, unsure: float = 0.0) -> ClipFrames:
+def frames_with(
+    folder: Path, records: dict[int, FrameResult], keypoints: int = 8, unsure: float = 0.0, fps: float = 25.0
+) -> ClipFrames:
     header = Header(
         frames=tuple(range(START, START + COUNT)),
-        fps=25.0,
+        fps=fps,
         cameras=("a", "b"),
         keypoints=keypoints,
         settings="",
@@ -100,6 +102,13 @@ def test_all_frames_of_what_is_round_and_never_changes_are_suspect(tmp_path: Pat
             assert judged_together(frames) == 0
         found = [frames.read(frame) for frame in range(COUNT)]
         assert {each.status for each in found if each is not None} == {expected}
+
+
+def test_what_does_not_change_in_a_moment_may_be_a_worm(tmp_path: Path) -> None:
+    angle = np.linspace(0, 6.2, 32)
+    ring = 0.05 * np.stack([np.cos(angle), np.sin(angle), 0 * angle], -1)
+    records = {frame: record(0.001, position=ring + 0.02 * frame) for frame in range(COUNT)}
+    assert judged_together(frames_with(tmp_path / "out", records, keypoints=32, fps=200.0)) == 0
 
 
 def test_views_that_wander_off_make_frames_suspect_that_were_not_clearly_right(tmp_path: Path) -> None:

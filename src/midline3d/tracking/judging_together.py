@@ -30,6 +30,8 @@ LIKE: dict[Thing, str] = {
 COUNTS = 0.05
 """Probability that an end is missed in all frames alike, from which on it counts: less would never make a frame
 suspect, and have all of them written down again."""
+LONG_ENOUGH = 0.5
+"""s: in a shorter recording a worm may well rest, and drift with what it lies in."""
 HARDLY = 0.01
 """Doubt under which a frame is not written down again for what those around it say: it stays next to none."""
 
@@ -48,7 +50,7 @@ def judged_together(frames: ClipFrames) -> int:
                 midlines.append(record.position)
             if record.shift is not None:
                 shifts[frame] = record.shift
-    if _is_rigid(midlines):
+    if count >= LONG_ENOUGH * frames.result.header.fps and _is_rigid(midlines):
         alone = np.where(np.isnan(alone), np.nan, NO_WORM)
     doubts, changed = together(alone), 0
     elsewhere = _views_elsewhere(frames.start, count, shifts)
