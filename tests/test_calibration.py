@@ -7,6 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 from drawn import rig
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from midline3d.calibration import load_calibration, sanity, save_calibration
 from midline3d.calibration.boards import Board, calibrate
 from midline3d.calibration.opencv import read_opencv
 from midline3d.calibration.records import Camera
+from midline3d.cameras import project
 from midline3d.errors import InputError
 
 REAL = Path(__file__).parents[2] / "shared" / "real" / "calibration-3d.xml"
@@ -237,6 +239,20 @@ def test_calibrating_says_what_is_wrong(tmp_path):
         calibrate({name: [tmp_path / "no.png"] * 3 for name in paths}, Board("chessboard", 7, 5, 2.0))
     with pytest.raises(InputError, match="markers of 0 mm"):
         calibrate(paths, Board("charuco", 7, 5, 2.0))
+
+
+@pytest.mark.parametrize("distortions", [[-7250.0, 1.5e9, 0, 0, 0.0], [0, 0, 0, 0, 2e14]])
+def test_a_long_lens_has_large_numbers_and_bends_its_image_little(tmp_path: Path, distortions: list[float]) -> None:
+    long = entry(matrix=[[250_000.0, 0, 320], [0, 250_000, 240], [0, 0, 1]], translation=[0.0, 0, 1300])
+    bent_by = {**long, "distortions": distortions}
+    found = load_calibration(write_json(tmp_path, bent_by, {**bent_by, "name": "b", "rotation": [0.0, 1, 0]}))
+    sanity.check_rig(found, [(640, 480)] * 2, "calibration.json")
+    without = replace(found, cameras=[replace(each, distortions=np.zeros(5)) for each in found.cameras])
+    corners = torch.tensor([[[1.6, 1.2, 0.0], [-1.6, -1.2, 0.0]]])
+    for dtype in (torch.float64, torch.float32):
+        shown, straight = (project(each.to_cameras().to(dtype), corners.to(dtype))[:, 0] for each in (found, without))
+        moved = (shown - straight).norm(dim=-1)
+        assert ((moved > 0.2) & (moved < 5)).all()
 
 
 def bent(radial: float) -> Camera:

@@ -19,8 +19,10 @@ MILLIMETRES = {"mm": 1.0, "um": 1e-3, "µm": 1e-3, "μm": 1e-3, "micron": 1e-3, 
 """What one of each unit is in mm."""
 FARTHEST = 1e6
 """mm, and px: no camera stands a kilometre away, and no principal point lies a million px beside the image."""
-STRONGEST = 1e9
-"""Distortions beyond this are no lens; a long lens, whose image is a thousandth of its focal length, may have 1e6."""
+STRONGEST = 1e20
+"""Distortions beyond this are no lens, but a long one's, whose image is a thousandth of its focal length, are large: a
+px in the corner of its image may be a k2 of 1e9 or a k3 of 1e14. Whether they fold or bend the image is what tells (see
+`sanity`)."""
 
 
 @dataclass(frozen=True, eq=False)
