@@ -4,31 +4,31 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from midline3d.fitting.body import average_body
-from midline3d.settings import BodySettings, Settings
+from midline3d.settings import Settings
 from midline3d.tracking import begin
 
 CLIP: Any = SimpleNamespace(settings=Settings())
 HEADS = CLIP.settings.heads
 
 
-def animal(**ends: float) -> Any:
-    """An average animal but for these numbers of its shape."""
-    body = average_body(BodySettings(**ends), torch.tensor(1.0))
-    return SimpleNamespace(body=body, clip=CLIP)
+def animal(blunter: float) -> Any:
+    """One at whose last keypoint light takes so much longer to rise, as a natural logarithm."""
+    return SimpleNamespace(clip=CLIP, blunter=blunter)
 
 
-BLUNT_HEAD = animal(head_bluntness=0.3, tail_bluntness=0.9)
-BLUNT_TAIL = animal(head_bluntness=0.9, tail_bluntness=0.3)
-ALIKE = animal(head_share=0.2, tail_share=0.2, head_bluntness=0.6, tail_bluntness=0.6)
+BLUNT_HEAD, BLUNT_TAIL, ALIKE = animal(1.4), animal(-1.4), animal(0.0)
+
+
+@pytest.fixture(autouse=True)
+def as_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begin, "blunter_head", lambda one, other: (one.blunter - other.blunter) / 2)
 
 
 def test_the_blunter_end_is_the_head_whichever_way_the_animal_is_given() -> None:
     assert begin.shape_odds(BLUNT_HEAD, BLUNT_TAIL) == HEADS.most_shape_odds
     assert begin.shape_odds(BLUNT_TAIL, BLUNT_HEAD) == -HEADS.most_shape_odds
-    # Learned either way round alike, as an average animal is: nothing is said.
+    # Either way round the same end is blunter: nothing is said.
     assert begin.shape_odds(BLUNT_HEAD, BLUNT_HEAD) == 0
     assert abs(begin.shape_odds(ALIKE, BLUNT_TAIL)) < begin.shape_odds(BLUNT_HEAD, BLUNT_TAIL)
 

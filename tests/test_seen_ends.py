@@ -132,11 +132,17 @@ def test_an_end_whose_light_fades_gently_is_known_less_surely(animal: Animal, mo
     px = float(animal.body.length) * animal.clip.prepared.scale
     assert fading is not None and 1 < px * fading.head < 5 and 1 < px * fading.tail < 5
     assert known == pytest.approx((OPEN[0] * (fading.head - 1 / px), OPEN[1] * (fading.tail - 1 / px)))
-    sharp = seen_ends._light
+    sharp = seen_ends.light_of
     blurred = torch.nn.AvgPool2d(9, stride=1, padding=4)
-    monkeypatch.setattr(seen_ends, "_light", lambda there: blurred(sharp(there)))
+    monkeypatch.setattr(seen_ends, "light_of", lambda there: blurred(sharp(there)))
     gently = fading_ends(animal)
     assert gently is not None and gently.head > 1.5 * fading.head and gently.tail > 1.5 * fading.tail
+
+
+def test_a_head_that_may_be_the_tail_is_known_as_little_as_a_tail(animal: Animal) -> None:
+    known, other, open_to_both = (as_far_as_seen(animal.clip, animal, right).body.unsure for right in (1.0, 0.0, 0.5))
+    assert other == pytest.approx((known[0] * OPEN[1] / OPEN[0], known[1] * OPEN[0] / OPEN[1]))
+    assert known[0] < open_to_both[0] < other[0] and other[1] < open_to_both[1] < known[1]
 
 
 def test_an_end_is_known_by_its_light_wherever_the_body_was_drawn_to(animal: Animal) -> None:

@@ -21,6 +21,7 @@ from midline3d.fitting.views import room_around
 from midline3d.settings import BodySettings, SecondOrderSettings
 from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
+from midline3d.tracking.blunter_end import blunter_head
 from midline3d.tracking.caught_ends import with_dirt, without_dirt
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import body_width, evidence
@@ -53,8 +54,6 @@ AGAIN = 2
 MANY_THROUGH = 1 / 3
 """Of the frames that an animal is learned from: one that passes through itself in more of them is folded wrongly. It
 may well fit better than the right one, for a tight coil is as well drawn by turns that lie inside each other."""
-TIP, PLACES = 0.05, 81
-"""Of the body at each end, whose width tells the blunter one; and points along the body at which it is asked."""
 CHOICE = 4
 """Frames looked at for every place that may be begun from: of several the most spread out is easiest to begin."""
 
@@ -113,7 +112,7 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     forward = forward_odds(midlines, followed.frames, clip.settings.heads)
     animal, odds, by_shape = head_first(here, animal, forward)
     animal = of_expected_length(here, without_dirt(here, animal))
-    animal = as_far_as_seen(here, animal)
+    animal = as_far_as_seen(here, animal, 1 / (1 + math.exp(-odds)))
     if animal.clip.dirt is not None:
         animal = with_dirt(animal)
     return _in_the_middle(here, animal, (odds, by_shape), clip.device)
@@ -432,18 +431,10 @@ def wholly_shown(clip: Clip, sample: Sample) -> Sample:
 def shape_odds(animal: Animal, other: Animal) -> float:
     """How much the shapes of the ends speak for keypoint 0 being the head, in natural log odds.
 
-    The blunter end is mostly the head. A body that is learned looks for a blunt head at keypoint 0, so that both ways
-    round are asked: `other` is the animal turned. Which of the two fits better says nothing of that: a head that is
-    blunter than an average one is drawn better as a tail, which may end as it likes.
+    The blunter end is mostly the head (see `blunter_end`). `other` is the animal turned. Which of the two fits better
+    says nothing of that: a head that is blunter than an average one is drawn better as a tail, which may end as it
+    likes.
     """
     heads = animal.clip.settings.heads
-    blunter = (_blunter(animal) - _blunter(other)) / 2
-    return math.copysign(min((blunter / heads.blunter) ** 2, heads.most_shape_odds), blunter)
-
-
-def _blunter(animal: Animal) -> float:
-    """Natural logarithm of the learned body's width at its head against that at its tail. Not of the light that they
-    take: light goes through some heads."""
-    width = animal.body.shape.profile(torch.linspace(0, 1, PLACES), torch.zeros(2))[0].flatten()
-    count = round(TIP * (PLACES - 1))
-    return float((width[1 : 1 + count].sum() / width[-1 - count : -1].sum()).log())
+    odds = blunter_head(animal, other) / heads.blunter
+    return min(max(odds, -heads.most_shape_odds), heads.most_shape_odds)

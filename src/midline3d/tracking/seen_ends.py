@@ -70,9 +70,9 @@ class Ends:
     tail: float
 
 
-def as_far_as_seen(clip: Clip, animal: Animal) -> Animal:
+def as_far_as_seen(clip: Clip, animal: Animal, right: float = 1.0) -> Animal:
     """The animal without what of its ends no image shows, and with what all images show beyond them; `clip` has the
-    cameras as they were calibrated."""
+    cameras as they were calibrated. right: the probability that keypoint 0 is the head."""
     own = clip.settings.body
     if not own.learned or not own.stretch:
         return animal
@@ -85,19 +85,21 @@ def as_far_as_seen(clip: Clip, animal: Animal) -> Animal:
     animal, more = _as_far_as_lit(clip, animal)
     # Light that was not taken: for a thread, say, the body may need another shape than is found from here.
     missed = Ends(more.head if more.head > own.stretch / 2 else 0.0, more.tail)
-    head, tail = _open_ends(animal)
+    head, tail = _open_ends(animal, right)
     unsure = math.hypot(head, missed.head), math.hypot(tail, missed.tail)
     return replace(animal, body=replace(animal.body, unsure=unsure))
 
 
-def _open_ends(animal: Animal) -> tuple[float, float]:
-    """Standard deviations of where the head and the tail end, of the length: by how gently their light fades; by how
-    likely longer and shorter bodies are where the images are too few to tell."""
+def _open_ends(animal: Animal, right: float) -> tuple[float, float]:
+    """Standard deviations of where the head and the tail end, of the length: by how gently their light fades, either
+    being the other with what is left of the probability `right`; by how likely longer and shorter bodies are where the
+    images are too few to tell."""
     fading = fading_ends(animal)
     if fading is None:
         return animal.body.unsure
     sharpest = SHARPEST / (float(animal.body.length) * animal.clip.prepared.scale)
-    return OPEN[0] * max(fading.head - sharpest, 0.0), OPEN[1] * max(fading.tail - sharpest, 0.0)
+    head, tail = (right * share**2 + (1 - right) * other**2 for share, other in (OPEN, OPEN[::-1]))
+    return head**0.5 * max(fading.head - sharpest, 0.0), tail**0.5 * max(fading.tail - sharpest, 0.0)
 
 
 def _as_far_as_lit(clip: Clip, animal: Animal) -> tuple[Animal, Ends]:
@@ -131,7 +133,7 @@ def _grown(clip: Clip, animal: Animal, more: Ends, energy: float) -> Animal | No
 
 def unseen_ends(animal: Animal) -> Ends:
     """What of an animal lies where all frames and views together show no more light than beside it."""
-    seen = _light_along(animal, animal.sample.states, _light(animal))
+    seen = _light_along(animal, animal.sample.states, light_of(animal))
     if seen is None:
         return Ends(0.0, 0.0)
     dark = ((seen.above + SURE * seen.error < NOTHING) & (seen.light < animal.clip.settings.evidence.faint)).tolist()
@@ -147,7 +149,7 @@ def left_beyond(animal: Animal) -> Ends:
     clip, sample = animal.clip, animal.sample
     drawn = drawn_light(clip, sample, body_taper(clip, sample.frames[0], animal.body))
     drawn, found = averaged(drawn / clip.brightness[:, None, None]), []
-    left = _light(animal) - drawn
+    left = light_of(animal) - drawn
     beside_body = left.masked_fill(drawn > clip.settings.dirt.covered, torch.nan)
     for tail, light, least in ((False, left, LEFT_AT_HEAD), (True, beside_body, LEFT_AT_TAIL)):
         longer = stretched(sample.states, ONWARD, tail)
@@ -168,7 +170,7 @@ def left_beyond(animal: Animal) -> Ends:
 def fading_ends(animal: Animal) -> Ends | None:
     """Over how much of an animal's length the light of its ends fades (`FADES`), by all frames and views together,
     along the body and straight on from its ends; None where its images are too few."""
-    light, found = _light(animal), list[float]()
+    light, found = light_of(animal), list[float]()
     for tail in (False, True):
         seen = _light_along(animal, stretched(animal.sample.states, ONWARD, tail), light)
         if seen is None:
@@ -206,7 +208,7 @@ class _Seen:
     darker of two too dark."""
 
 
-def _light(animal: Animal) -> Float[Tensor, "frame camera w w"]:
+def light_of(animal: Animal) -> Float[Tensor, "frame camera w w"]:
     """The light of an animal's frames, of the body's brightness."""
     clip, frames = animal.clip, animal.sample.frames
     light = clip.without_dirt(clip.without_veil(clip.signal(frames)), frames)
