@@ -21,7 +21,6 @@ from midline3d.fitting.views import room_around
 from midline3d.settings import BodySettings, SecondOrderSettings
 from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
-from midline3d.tracking.blunter_end import blunter_head
 from midline3d.tracking.caught_ends import with_dirt, without_dirt
 from midline3d.tracking.clip import Clip
 from midline3d.tracking.evidence import body_width, evidence
@@ -35,9 +34,9 @@ from midline3d.tracking.learning import (
     length_std,
     of_expected_length,
     problem_of,
-    turned,
 )
 from midline3d.tracking.locomotion import forward_odds
+from midline3d.tracking.orientation import head_first, of_either_end
 from midline3d.tracking.paper import drawn_by_paper, searched_by_adam
 from midline3d.tracking.seen_ends import as_far_as_seen
 from midline3d.tracking.silhouette import Size, worm_size
@@ -111,8 +110,10 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     midlines = here.world(followed.states, followed.frames).numpy()
     forward = forward_odds(midlines, followed.frames, clip.settings.heads)
     animal, odds, by_shape = head_first(here, animal, forward)
-    animal = of_expected_length(here, without_dirt(here, animal))
-    animal = as_far_as_seen(here, animal, 1 / (1 + math.exp(-odds)))
+    right = 1 / (1 + math.exp(-odds))
+    either = replace(here, settings=replace(clip.settings, body=of_either_end(clip.settings.body, right)))
+    animal = of_expected_length(either, without_dirt(either, animal))
+    animal = as_far_as_seen(either, animal, right)
     if animal.clip.dirt is not None:
         animal = with_dirt(animal)
     return _in_the_middle(here, animal, (odds, by_shape), clip.device)
@@ -133,17 +134,6 @@ def frames_through(animal: Animal) -> float:
     width = body_width(taper, clip.settings.evidence).expand(len(frames), -1)
     through = through_itself(taper, clip.local_cameras(frames), states, width)
     return float((through > clip.settings.judging.through).double().mean())
-
-
-def head_first(clip: Clip, animal: Animal, forward: float) -> tuple[Animal, float, float]:
-    """The animal the way round that is likelier, the natural log odds for it, and what of them its shape says.
-
-    forward: log odds that it is the right way round already, by how it moves.
-    """
-    ways = animal, turned(clip, animal)
-    by_shape = shape_odds(*ways)
-    odds = by_shape + forward
-    return (ways[0], odds, by_shape) if odds >= 0 else (ways[1], -odds, -by_shape)
 
 
 def learns(settings: BodySettings) -> bool:
@@ -426,15 +416,3 @@ def wholly_shown(clip: Clip, sample: Sample) -> Sample:
     if len(chosen) == len(sample.frames) or len(chosen) < clip.settings.body.frames:
         return sample
     return Sample([sample.frames[row] for row in chosen], sample.states[chosen])
-
-
-def shape_odds(animal: Animal, other: Animal) -> float:
-    """How much the shapes of the ends speak for keypoint 0 being the head, in natural log odds.
-
-    The blunter end is mostly the head (see `blunter_end`). `other` is the animal turned. Which of the two fits better
-    says nothing of that: a head that is blunter than an average one is drawn better as a tail, which may end as it
-    likes.
-    """
-    heads = animal.clip.settings.heads
-    odds = blunter_head(animal, other) / heads.blunter
-    return min(max(odds, -heads.most_shape_odds), heads.most_shape_odds)
