@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -57,36 +58,15 @@ def of_either_end(settings: BodySettings, right: float) -> BodySettings:
     A tail that is held to be a head ends where it is as wide as one: of nine animals that were read the wrong way round
     tails were 7 px short, of fourteen others 2.
     """
-    kinds = ("share", "bluntness", "tip")
-    heads, tails = (
-        [(math.log(getattr(settings, f"{end}_{kind}")), getattr(settings, f"{end}_{kind}_spread")) for kind in kinds]
-        for end in ("head", "tail")
-    )
-
-    def either(chance: float) -> list[tuple[float, float]]:
-        """Mean and standard deviation of each, where it is a head with this chance."""
-        both = zip(heads, tails, strict=True)
-        return [
-            (
-                math.exp(chance * head + (1 - chance) * tail),
-                math.sqrt(chance * spread**2 + (1 - chance) * other**2 + chance * (1 - chance) * (head - tail) ** 2),
+    numbers = dict[str, Any]()
+    for kind in ("share", "bluntness", "tip"):
+        (head, spread), (tail, other) = (
+            (math.log(getattr(settings, f"{end}_{kind}")), getattr(settings, f"{end}_{kind}_spread"))
+            for end in ("head", "tail")
+        )
+        for end, chance in (("head", right), ("tail", 1 - right)):
+            numbers[f"{end}_{kind}"] = math.exp(chance * head + (1 - chance) * tail)
+            numbers[f"{end}_{kind}_spread"] = math.sqrt(
+                chance * spread**2 + (1 - chance) * other**2 + right * (1 - right) * (head - tail) ** 2
             )
-            for (head, spread), (tail, other) in both
-        ]
-
-    (share, bluntness, tip), (its_share, its_bluntness, its_tip) = either(right), either(1 - right)
-    return replace(
-        settings,
-        head_share=share[0],
-        head_share_spread=share[1],
-        head_bluntness=bluntness[0],
-        head_bluntness_spread=bluntness[1],
-        head_tip=tip[0],
-        head_tip_spread=tip[1],
-        tail_share=its_share[0],
-        tail_share_spread=its_share[1],
-        tail_bluntness=its_bluntness[0],
-        tail_bluntness_spread=its_bluntness[1],
-        tail_tip=its_tip[0],
-        tail_tip_spread=its_tip[1],
-    )
+    return replace(settings, **numbers)
