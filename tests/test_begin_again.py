@@ -35,7 +35,7 @@ class Clip:
 def test_of_several_beginnings_the_one_that_passes_least_through_itself_is_taken(
     through: list[float], tried: int, taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    animals = [SimpleNamespace(number=number, clip=SimpleNamespace(dirt=None)) for number in range(len(through))]
+    animals = [SimpleNamespace(number=number) for number in range(len(through))]
     left, one = iter(animals), SimpleNamespace(states=None, frames=[0])
     begun: list[object] = []
 
@@ -47,8 +47,7 @@ def test_of_several_beginnings_the_one_that_passes_least_through_itself_is_taken
     monkeypatch.setattr(begin, "frames_through", lambda animal: through[animal.number])
     monkeypatch.setattr(begin, "forward_odds", lambda *_: 1.0)
     monkeypatch.setattr(begin, "head_first", lambda _, animal, forward: (animal, forward, 0.0))
-    for name in ("without_dirt", "of_expected_length", "as_far_as_seen"):
-        monkeypatch.setattr(begin, name, lambda _, animal: animal)
+    monkeypatch.setattr(begin, "with_its_ends", lambda _, animal, right: animal)
     monkeypatch.setattr(begin, "_in_the_middle", lambda _, animal, *others: animal)
     clip: Any = Clip()
     found: Any = begin.begin(clip, torch.Generator(), lambda *_: None)

@@ -110,13 +110,16 @@ def begin(clip: Clip, generator: torch.Generator, progress: Progress) -> Beginni
     midlines = here.world(followed.states, followed.frames).numpy()
     forward = forward_odds(midlines, followed.frames, clip.settings.heads)
     animal, odds, by_shape = head_first(here, animal, forward)
-    right = 1 / (1 + math.exp(-odds))
-    either = replace(here, settings=replace(clip.settings, body=of_either_end(clip.settings.body, right)))
+    animal = with_its_ends(here, animal, 1 / (1 + math.exp(-odds)))
+    return _in_the_middle(here, animal, (odds, by_shape), clip.device)
+
+
+def with_its_ends(clip: Clip, animal: Animal, right: float) -> Animal:
+    """The animal as long as all its frames say, where keypoint 0 is the head with the probability `right`."""
+    either = replace(clip, settings=replace(clip.settings, body=of_either_end(clip.settings.body, right)))
     animal = of_expected_length(either, without_dirt(either, animal))
     animal = as_far_as_seen(either, animal, right)
-    if animal.clip.dirt is not None:
-        animal = with_dirt(animal)
-    return _in_the_middle(here, animal, (odds, by_shape), clip.device)
+    return animal if animal.clip.dirt is None else with_dirt(animal)
 
 
 def learned_from(clip: Clip, start: Start, progress: Progress) -> tuple[Animal, Sample]:
