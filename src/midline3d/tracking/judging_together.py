@@ -50,7 +50,7 @@ def judged_together(frames: ClipFrames) -> int:
                 midlines.append(record.position)
             if record.shift is not None:
                 shifts[frame] = record.shift
-    if count >= LONG_ENOUGH * frames.result.header.fps and _is_rigid(midlines):
+    if midlines and count >= LONG_ENOUGH * frames.result.header.fps and _is_rigid(midlines):
         alone = np.where(np.isnan(alone), np.nan, NO_WORM)
     doubts, changed = together(alone), 0
     elsewhere = _views_elsewhere(frames.start, count, shifts)
