@@ -94,8 +94,8 @@ class HeadSettings:
     """Natural logarithm of one learned end's width against the other's that is worth one of log odds; half as much is
     worth a quarter."""
     most_width_odds: Weight = 0.75
-    """Log odds that this is worth at most. Of 51 animals of two image models light, width and motion together tell 46
-    rightly, as do light and motion; width and motion, at 3, tell 42. Of 24 of a third one width alone told all, and
+    """Log odds that this is worth at most. Of 51 animals of two image models light, width and motion together tell 47
+    rightly; width and motion, at 3, tell 42. Of 24 of a third one width alone told all, and
     light says the wrong thing of the one real animal."""
     most_shape_odds: Weight = 3.0
     """Log odds that the body's shape is worth at most: some tails are blunt."""
