@@ -2,13 +2,17 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
+from midline3d.processors import cores, use_cores
 from midline3d.recording.sources import threads as picture_threads
-from midline3d.tracking.threads import on_all_cores
+from midline3d.tracking.threads import FEW, few_threads, on_all_cores
+from midline3d.tracking.workers import Crew, side_by_side
 
 
 @pytest.fixture
@@ -67,3 +71,47 @@ def test_work_may_ask_for_all_cores_itself(four_cores: None) -> None:
 def test_few_items_share_all_cores(four_cores: None) -> None:
     assert list(on_all_cores(lambda _: torch.get_num_threads(), (1, -1))) == [2, 2]
     assert list(on_all_cores(lambda _: torch.get_num_threads(), iter((1, -1)))) == [1, 1]
+
+
+def test_a_batch_is_shared_between_few_threads_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = [16]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[-1])
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    with few_threads():
+        assert threads[-1] == FEW
+    assert threads[-1] == 16
+    threads.append(1)
+    with few_threads():
+        assert threads[-1] == 1
+
+
+def test_a_process_uses_as_many_cores_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    use_cores(1)
+    assert cores() == 1 and told == [1]
+
+
+class _Willing:
+    """Takes any task, and remembers it."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def given(self, content: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        self.asked.append(content)
+        yield {"ended": True}
+
+    def end(self) -> None: ...
+
+
+@pytest.mark.parametrize(("workers", "tasks", "share"), [(16, 2, 8), (16, 40, 1), (4, 5, 4), (1, 3, 16)])
+def test_processes_share_the_cores_by_how_many_have_something_to_do(
+    monkeypatch: pytest.MonkeyPatch, workers: int, tasks: int, share: int
+) -> None:
+    monkeypatch.setattr("midline3d.tracking.workers.cores", lambda: 16)
+    monkeypatch.setattr("midline3d.tracking.workers.Child", lambda *_: _Willing())
+    monkeypatch.setattr(_Willing, "asked", [])
+    events = list(side_by_side([{"clip": number} for number in range(tasks)], Crew(workers, [])))
+    assert sorted(event.task for event in events) == list(range(tasks))
+    assert [content["cores"] for content in _Willing.asked] == [share] * tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 ENOUGH = 6
 """Cores that follow a recording faster than a GPU does. Its clips in slots of an H200 came at 57 to 84 frames a second,
@@ -19,6 +20,13 @@ def cores() -> int:
     given = _given()
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return min(given, max(1, int(asked))) if asked.isdigit() else given
+
+
+def use_cores(number: int) -> None:
+    """From now on this process uses so many cores at most."""
+    os.environ["OMP_NUM_THREADS"] = str(number)
+    if "torch" in sys.modules:  # else it asks when it is imported
+        sys.modules["torch"].set_num_threads(number)
 
 
 def _given() -> int:

@@ -17,6 +17,7 @@ from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import Header, Result, RunLog, locked
 from midline3d.tracking.begin import Progress
+from midline3d.tracking.threads import few_threads
 from midline3d.world import ATTRIBUTE
 
 
@@ -57,7 +58,7 @@ def opened(job: Job, doing: str, progress: Progress) -> Iterator[Run]:
     recording = load_recording(job.recording, shortest=job.shortest)
     preflight(recording)
     what = f"midline3d {release()}: {doing} {job.recording} on {job.device}, seed {job.seed} ({versions()})"
-    with locked(job.out), RunLog(job.out).run(what) as log:
+    with few_threads(), locked(job.out), RunLog(job.out).run(what) as log:
         watched = log.watched(progress)
         frames = frames_of(job, recording)
         header = header_of(job, recording, frames)

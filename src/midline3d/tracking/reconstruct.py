@@ -28,6 +28,9 @@ from midline3d.tracking.walk import Walk, walk
 from midline3d.tracking.workers import Crew, clips_side_by_side, usual_workers
 
 __all__ = ["Job", "Progress", "reconstruct"]
+PUT_RIGHT = 60
+"""Frames of a recording for which another process pays, where there is a core for it: making ready takes it as long as
+following so many, and is done while the animal is learned; putting right is then shared by all."""
 
 
 def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Path:
@@ -41,8 +44,9 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
         run.log.say(f"{done} of {count} frames are there, {count - done} to do")
         if finished(run.result):
             return concluded(run)
-        workers = workers or usual_workers(how_many(count, job.settings.tracking))
-        with Crew.made_ready(workers, _processes(run)) as crew:
+        needed = _processes(run)
+        workers = workers or usual_workers(max(1, needed))
+        with Crew.made_ready(workers, needed) as crew:
             plan = planned(run)
             with _timed(run.result):
                 if len(plan.spans) == 1:
@@ -55,10 +59,10 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
 
 
 def _processes(run: Run) -> int:
-    """Processes of which there is need, at most: one for each clip, be it followed there or only put right; none where
-    there is but one."""
+    """Processes of which there is need, at most: one for each clip, or for so many frames that are put right; none
+    where there is but one clip."""
     clips = how_many(len(run.prepared), run.job.settings.tracking)
-    return 0 if clips == 1 else clips
+    return 0 if clips == 1 else max(clips, len(run.prepared) // PUT_RIGHT)
 
 
 def _hands(run: Run, crew: Crew) -> Hands | None:
@@ -87,7 +91,8 @@ def _whole(run: Run, plan: Plan) -> None:
 def _side_by_side(run: Run, plan: Plan, crew: Crew) -> None:
     """A long one's clips in processes, taken over as they are done."""
     missing = [index for index in range(len(plan.spans)) if not merged_in(run, plan, index)]
-    run.log.say(f"{len(missing)} of {len(plan.spans)} clips to do, by {crew.workers} workers")
+    at_once = min(crew.workers, len(missing))
+    run.log.say(f"{len(missing)} of {len(plan.spans)} clips to do, by {at_once} workers")
     own = [len(span.own) for span in plan.spans]
     done = {index: 0 if index in missing else own[index] for index in range(len(own))}
 

@@ -11,6 +11,7 @@ from midline3d.tracking.begin import Beginning
 from midline3d.tracking.checkpoint import DIRECTIONS, gaps, kept_track, recorded, track_to
 from midline3d.tracking.directions import Direction, track_directions
 from midline3d.tracking.follow import missing
+from midline3d.tracking.threads import few_threads
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Walk:
                 self.result.append(clip.prepared.start + frame, recorded(clip, missing(clip, frame)))
 
 
+@few_threads()
 def walk(walks: list[Walk], step: Callable[[int], None]) -> None:
     """All of the walks, side by side where the device suits that; `step` is called with a walk's number for each frame.
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from midline3d.errors import InputError
+from midline3d.processors import use_cores
 from midline3d.tracking.tasks import unpacked
 
 Say = Callable[..., None]
@@ -29,8 +30,10 @@ Say = Callable[..., None]
 
 def perform(task: dict[str, Any], say: Say) -> Any:
     """One task: a clip of a recording, a step of one (see `steps`), a part of what is put right (see `parts`), or a
-    recording as a whole. Its answer, for JSON."""
+    recording as a whole; by so many cores as it says. Its answer, for JSON."""
     job = unpacked(task["job"])
+    if "cores" in task:
+        use_cores(task["cores"])
 
     def progress(doing: str, done: int, total: int) -> None:
         say(doing=doing, done=done, total=total)

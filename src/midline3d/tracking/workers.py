@@ -102,10 +102,11 @@ def side_by_side(tasks: list[dict[str, Any]], crew: Crew) -> Generator[Event, No
     """All tasks, as many at once as there are workers; what happens to them as it comes. Leaving it early kills what
     still runs."""
     waiting: Waiting = queue.Queue()
-    for item in enumerate(tasks):
-        waiting.put(item)
+    at_once = min(crew.workers, len(tasks))
+    for number, content in enumerate(tasks):
+        waiting.put((number, content | {"cores": _threads(at_once)}))
     events: queue.Queue[Event] = queue.Queue()
-    workers = [_Worker(waiting, events, crew) for _ in range(min(crew.workers, len(tasks)))]
+    workers = [_Worker(waiting, events, crew) for _ in range(at_once)]
     left = len(tasks)
     try:
         for each in workers:

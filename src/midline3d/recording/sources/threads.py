@@ -118,9 +118,13 @@ def one_thread_a_picture() -> Iterator[None]:
         cv2.setNumThreads(threads)
 
 
-@cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), thread_name_prefix=THREADS)
+    return _pool(cores())
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix=THREADS)
 
 
 def decoding_threads(cameras: int) -> int:
