@@ -196,6 +196,44 @@ def test_pictures_with_odd_digits(tmp_path, name):
     assert open_source(tmp_path).count == 3
 
 
+def put_pictures(folder: Path, names, picture=STEPS[1]) -> Path:
+    """A folder of pictures under these names."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(cv2.imencode(".png", picture)[1].tobytes())
+    return folder
+
+
+def test_hidden_files_are_no_frames(tmp_path):
+    folder = put_pictures(tmp_path / "cam0", [f"{index:06d}.png" for index in range(5)])
+    for name in ("._000003.png", ".DS_Store", ".000009.png", "Thumbs.db"):
+        (folder / name).write_bytes(b"\x00\x05\x16\x07")
+    source = open_source(folder)
+    assert (source.count, source.missing) == (5, ())
+    assert all(picture is not None for _, picture in source.frames())
+
+
+@pytest.mark.parametrize("stray", ["background.png", "img3 copy.png", "img2.jpg", "img2_small.png"])
+def test_a_picture_that_is_none_of_the_numbered_ones(tmp_path, stray):
+    folder = put_pictures(tmp_path / "cam0", [f"img{index}.png" for index in range(1, 13)] + [stray])
+    with pytest.raises(InputError, match=f"'{stray}' is none of the numbered pictures img1.png to img12.png") as fault:
+        open_source(folder)
+    assert sentence(fault).endswith("move it out of the folder")
+
+
+ORDERLESS = {
+    "words": ["ant.png", "bee.png", "cat.png", "dog.png"],
+    "time stamps": ["t103.png", "t141.png", "t183.png", "t222.png", "last.png"],
+    "two cameras": ["a1.png", "a2.png", "a3.png", "b1.png", "b2.png", "b3.png"],
+}
+
+
+@pytest.mark.parametrize("kind", ORDERLESS)
+def test_names_that_are_no_series_are_all_frames(tmp_path, kind):
+    source = open_source(put_pictures(tmp_path / "cam0", ORDERLESS[kind]))
+    assert (source.count, source.missing) == (len(ORDERLESS[kind]), ())
+
+
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.95])
 @pytest.mark.parametrize("block", [True, False])
 def test_a_truncated_tiff(tmp_path, share, block):

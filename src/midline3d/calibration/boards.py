@@ -137,7 +137,8 @@ def pictures_in(folder: Path) -> dict[str, list[Path]]:
         raise InputError(f"{folder}: holds {len(cameras)} folder(s), but needs one of pictures for each of two cameras")
     found = {}
     for camera in cameras:
-        found[camera.name] = sorted(file for file in camera.iterdir() if file.suffix.lower() in PICTURES)
+        files = (file for file in camera.iterdir() if not file.name.startswith("."))
+        found[camera.name] = sorted(file for file in files if file.suffix.lower() in PICTURES)
         if not found[camera.name]:
             raise InputError(f"{camera}: holds no picture ({', '.join(PICTURES)}); put this camera's pictures there")
     return found

@@ -105,7 +105,8 @@ def _posed(source: str, name: str, size: Any, matrix: Any, distortion: Any, pose
 
 def from_folder(folder: Path) -> Calibration:
     """One OpenCV file per camera; a camera's name is its file's."""
-    paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in OPENCV_SUFFIXES)
+    files = (path for path in folder.iterdir() if not path.name.startswith("."))
+    paths = sorted(path for path in files if path.suffix.lower() in OPENCV_SUFFIXES)
     if not paths:
         raise InputError(f"{folder}: the folder holds no .xml or .yml of OpenCV's; give one per camera")
     return make_calibration([_single(path) for path in paths], "mm", str(folder))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.reading import shortened
+from midline3d.recording.sources.series import natural, strays
 from midline3d.recording.sources.source import Picture, checked_size, grey
 from midline3d.recording.sources.tiff import Pages
 
@@ -53,9 +53,10 @@ class IndexedSource:
 
 def open_pictures(folder: Path) -> IndexedSource:
     """A folder of pictures, in natural order (img2 before img10)."""
-    paths = sorted((path for path in folder.iterdir() if path.suffix.lower() in PICTURE_SUFFIXES), key=_natural)
+    paths = sorted(filter(_is_picture, folder.iterdir()), key=natural)
     if not paths:
         raise InputError(f"{folder}: the folder holds no pictures; they end in {', '.join(PICTURE_SUFFIXES)}")
+    _check_strays(folder, paths)
 
     def load(index: int) -> NDArray:
         import cv2
@@ -107,10 +108,18 @@ def open_stack(path: Path) -> IndexedSource:
     return IndexedSource(path, len(stack), lambda index: np.asarray(stack[index]))
 
 
-def _natural(path: Path) -> list[tuple[int, int | str]]:
-    """A sorting key in which numbers count as numbers."""
-    return [
-        (0, int(part)) if part.isdecimal() else (1, part)
-        for part in re.split(r"(\d{1,4000})", path.name.lower())
-        if part
-    ]
+def _is_picture(path: Path) -> bool:
+    """By its name; one that begins with a dot is the system's, such as macOS's ._img1.png."""
+    return path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
+
+
+def _check_strays(folder: Path, paths: Sequence[Path]) -> None:
+    """Complains about a picture that would become a frame and shift all after it, though it is none."""
+    found = strays(paths)
+    if found:
+        series = [path.name for path in paths if path not in found]
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise InputError(
+            f"{folder}: '{shortened(found[0].name, 60)}'{more} is none of the numbered pictures {series[0]} to "
+            f"{series[-1]}, and would become a frame; move it out of the folder"
+        )
