@@ -221,6 +221,33 @@ def test_a_picture_that_is_none_of_the_numbered_ones(tmp_path, stray):
     assert sentence(fault).endswith("move it out of the folder")
 
 
+GAPS = {
+    "grabber": ([f"{index:06d}.png" for index in range(10, 22) if index not in (16, 17)], (6, 7)),
+    "several numbers": ([f"exp2_cam1_{index:06d}.png" for index in range(12) if index != 5], (5,)),
+    "tens": ([f"img{index}0.png" for index in range(1, 13) if index != 7], (6,)),
+    "none": ([f"img{index}.png" for index in range(7, 19)], ()),
+    "none, in tens": ([f"img{index}0.png" for index in range(12)], ()),
+    "chosen": (["img1.png", "img2.png", "img7.png", "img11.png", "img12.png", "img30.png"], ()),
+    "two series": ([f"img{index}.png" for index in (1, 2, 3, 4, 5, 6001, 6002, 6003, 6004, 6005)], ()),
+    "a number that stands still last": ([f"{index}_of_40.png" for index in (0, 1, 2, 4, 5, 6)], (3,)),
+}
+
+
+@pytest.mark.parametrize("kind", GAPS)
+def test_a_number_left_out_is_a_dropped_frame(tmp_path, kind):
+    names, missing = GAPS[kind]
+    source = open_source(put_pictures(tmp_path / "cam0", names))
+    assert (source.count, source.missing) == (len(names) + len(missing), missing)
+    assert tuple(index for index, picture in source.frames() if picture is None) == missing
+
+
+def test_frames_after_a_gap_stay_in_step(tmp_path):
+    folder = tmp_path / "cam0"
+    for index in (0, 1, 2, 3, 5, 6, 7):
+        put_pictures(folder, [f"{index}.png"], STEPS[index])
+    assert [int(picture[0, 0]) for _, picture in open_source(folder).read([3, 5, 7])] == [60, 100, 140]
+
+
 ORDERLESS = {
     "words": ["ant.png", "bee.png", "cat.png", "dog.png"],
     "time stamps": ["t103.png", "t141.png", "t183.png", "t222.png", "last.png"],

@@ -24,7 +24,7 @@ class Source(Protocol):
 
     path: Path
     count: int
-    """Frames by their time, dropped ones included."""
+    """Frames by their time stamps or numbers, dropped ones included."""
     size: tuple[int, int]
     """Width and height, px."""
     depth: int

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.reading import shortened
-from midline3d.recording.sources.series import natural, strays
+from midline3d.recording.sources.series import natural, places, strays
 from midline3d.recording.sources.source import Picture, checked_size, grey
 from midline3d.recording.sources.tiff import Pages
 
@@ -24,11 +24,10 @@ class IndexedSource:
     """A source whose frames can be had one by one at no extra cost."""
 
     rate: float | None = None
-    missing: tuple[int, ...] = ()
     jitter: float = 0.0
 
-    def __init__(self, path: Path, count: int, load: Callable[[int], NDArray]) -> None:
-        self.path, self.count, self._load = path, count, load
+    def __init__(self, path: Path, count: int, load: Callable[[int], NDArray], missing: tuple[int, ...] = ()) -> None:
+        self.path, self.count, self._load, self.missing = path, count, load, missing
         first = next((picture for _, picture in self.frames(0, min(count, TRIED)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first pictures can be read; are they whole, and are they pictures?")
@@ -52,22 +51,24 @@ class IndexedSource:
 
 
 def open_pictures(folder: Path) -> IndexedSource:
-    """A folder of pictures, in natural order (img2 before img10)."""
+    """A folder of pictures, in natural order (img2 before img10); a number left out is a frame that was dropped."""
     paths = sorted(filter(_is_picture, folder.iterdir()), key=natural)
     if not paths:
         raise InputError(f"{folder}: the folder holds no pictures; they end in {', '.join(PICTURE_SUFFIXES)}")
     _check_strays(folder, paths)
+    files = dict(zip(places(paths) or range(len(paths)), paths, strict=True))
+    count = max(files) + 1
 
     def load(index: int) -> NDArray:
         import cv2
 
         # Through memory, because OpenCV cannot open paths with letters beyond ASCII on Windows.
-        picture = cv2.imdecode(np.fromfile(paths[index], np.uint8), cv2.IMREAD_UNCHANGED)
+        picture = cv2.imdecode(np.fromfile(files[index], np.uint8), cv2.IMREAD_UNCHANGED)
         if picture is None:
-            raise OSError(paths[index])
+            raise OSError(files[index])
         return picture
 
-    return IndexedSource(folder, len(paths), load)
+    return IndexedSource(folder, count, load, tuple(frame for frame in range(count) if frame not in files))
 
 
 def open_tiff(path: Path) -> IndexedSource:
