@@ -236,6 +236,24 @@ def test_wrong_keys_are_one_sentence(tmp_path, message):
         load_description(tmp_path)
 
 
+TRUTHS = {
+    "fps": "fps = true",
+    "crop": "crop = false",
+    "cameras.0.offset": "",
+    "frame.origin.1": "frame = { up = [0, 0, 1], heading = [1, 0, 0], origin = [0, true, 0] }",
+    "frame.grid.0": 'frame = { board = { a = "b.png" }, grid = [true, 6], square = 0.5 }',
+}
+
+
+@pytest.mark.parametrize("key", TRUTHS)
+def test_true_and_false_are_no_numbers(tmp_path, key):
+    offset = "offset = true\n" if key == "cameras.0.offset" else ""
+    tables = f'[[cameras]]\nname="a"\nsource="a"\n{offset}[[cameras]]\nname="b"\nsource="b"\n'
+    (tmp_path / "recording.toml").write_text(f'calibration = "c.json"\n{TRUTHS[key]}\n{tables}')
+    with pytest.raises(InputError, match=rf"'{key}' is (true|false), but a number is wanted; correct it"):
+        load_description(tmp_path)
+
+
 def test_cameras_must_be_two_of_different_names(tmp_path):
     table = '[[cameras]]\nname="a"\nsource="a"\n'
     for text, message in ((table, "lists 1 camera"), (table * 2, "two cameras are named 'a'")):

@@ -59,13 +59,40 @@ def validated(record: type[Record], data: dict[str, Any], source: str) -> Record
 
     kind: Any = record  # mypy does not know that a class can be hashed
     try:
-        return _reader(kind).validate_python(data)
+        made: Record = _reader(kind).validate_python(data)
     except pydantic.ValidationError as fault:
         # A misspelt key first: what it should have been is then missing too.
         faults = sorted(fault.errors(), key=lambda each: each["type"] not in _UNKNOWN)
         raise InputError(f"{source}: {_sentence(record, faults[0])}") from None
     except RecursionError:
         raise InputError(f"{source}: is nested too deeply; mend it") from None
+    truth = _truth_for_number(made, data)
+    if truth is not None:
+        raise InputError(f"{source}: '{truth.name}' is {truth.given}, but a number is wanted; correct it")
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
+class _Truth:
+    """A true or false that was taken for 1 or 0."""
+
+    name: str
+    given: str
+
+
+def _truth_for_number(made: Any, given: Any, place: str = "") -> _Truth | None:
+    """The first number of a record that was made of a true or false, as Python does without a word."""
+    if isinstance(given, bool) and not isinstance(made, bool):
+        return _Truth(place or "the file", str(given).lower())
+    if isinstance(given, dict):
+        entries = made if isinstance(made, dict) else getattr(made, "__dict__", {})
+        parts = [(str(key), entries[key], value) for key, value in given.items() if key in entries]
+    elif isinstance(given, list) and isinstance(made, list | tuple) and len(made) == len(given):
+        parts = [(str(number), *pair) for number, pair in enumerate(zip(made, given, strict=True))]
+    else:
+        parts = []
+    found = (_truth_for_number(one, value, f"{place}.{name}" if place else name) for name, one, value in parts)
+    return next((truth for truth in found if truth is not None), None)
 
 
 @cache
