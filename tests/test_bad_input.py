@@ -326,6 +326,25 @@ def test_bad_background_pictures(tmp_path, drawn, message):
     assert "bg.png" in sentence(fault)
 
 
+@pytest.mark.parametrize("name", [".", "..", "empty"])
+def test_a_folder_for_a_background_picture(drawn, name):
+    (drawn / "empty").mkdir(exist_ok=True)
+    text = (drawn / "recording.toml").read_text().replace('"cam1.npy"', f'"cam1.npy"\nbackground = "{name}"')
+    (drawn / "bad.toml").write_text(text)
+    with pytest.raises(InputError, match=r"is a folder, but the background of 'cam1' is a picture; give") as fault:
+        load_recording(drawn / "bad.toml")
+    sentence(fault)
+
+
+@pytest.mark.parametrize("key", ["calibration", "cam1.npy"])
+def test_the_recordings_own_folder_for_a_file(drawn, key):
+    name = "calibration.json" if key == "calibration" else key
+    (drawn / "bad.toml").write_text((drawn / "recording.toml").read_text().replace(f'"{name}"', '"."'))
+    with pytest.raises(InputError, match="the folder holds no") as fault:
+        load_recording(drawn / "bad.toml")
+    sentence(fault)
+
+
 @pytest.mark.parametrize("length", [256, 5000])
 def test_names_too_long(tmp_path, drawn, length):
     for key in ("cam1.npy", "calibration.json"):

@@ -158,7 +158,7 @@ def _inside(folder: Path, name: str) -> Path:
     """A path as the file gives it: absolute, or from the recording's folder."""
     if not name or "\0" in name:
         raise InputError(f"{folder}: {name!r} is not the name of a file; correct recording.toml")
-    if max(map(len, Path(name).parts)) > 255:
+    if max(map(len, Path(name).parts), default=0) > 255:
         raise InputError(f"{folder}: '{shortened(name, 40)}' has {len(name)} letters, too many for the name of a file")
     return folder / name
 
@@ -166,6 +166,10 @@ def _inside(folder: Path, name: str) -> Path:
 def _open_view(folder: Path, camera: CameraEntry) -> View:
     source = open_source(_inside(folder, camera.source))
     background = None if camera.background is None else _inside(folder, camera.background)
+    if background is not None and background.is_dir():
+        raise InputError(
+            f"{background}: is a folder, but the background of '{camera.name}' is a picture; give the picture's file"
+        )
     if background is not None and not background.is_file():
         raise InputError(f"{background}: there is no such background picture of '{camera.name}'; check the path")
     view = View(camera.name, source, camera.offset, background)
