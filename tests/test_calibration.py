@@ -1,6 +1,7 @@
 """Calibrations: formats to and fro, every bad number one sentence, boards, and the real rig's own file."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +105,30 @@ def test_every_bad_number_is_one_sentence(tmp_path, message):
         load_calibration(path)
     assert "\n" not in str(fault.value)
     assert "calibration.json" in str(fault.value)
+
+
+KINDS = {
+    "'cameras.0.size' is '512x512', but a list in [ ] is wanted; write [512, 512]": {"size": "512x512"},
+    "'cameras.0.matrix' is null, but a list in [ ] is wanted; correct it": {"matrix": None},
+    "'cameras.0.rotation' is 'x', but a list in [ ] is wanted; correct it": {"rotation": "x"},
+    "'cameras.0.matrix.0.0' is 'f', but a number is wanted": {"matrix": [["f", 0, 1], [0, 1, 1], [0, 0, 1]]},
+    "the key 'units' stands inside 'cameras.0'; move it out of there": {"units": "mm"},
+    "'cameras.0.translation.2' is true, but a number is wanted": {"translation": [0, 0, True]},
+}
+
+
+@pytest.mark.parametrize("message", KINDS)
+def test_wrong_kinds_are_said_in_plain_words(tmp_path, message):
+    path = write_json(tmp_path, entry(**KINDS[message]), entry(name="b", rotation=[0.0, 1, 0]))
+    with pytest.raises(InputError, match=re.escape(message)) as fault:
+        load_calibration(path)
+    assert "calibration.json" in str(fault.value)
+
+
+def test_a_bare_list_of_cameras(tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps([entry(), entry(name="b")]))
+    with pytest.raises(InputError, match=re.escape('put the cameras into {"units": "mm", "cameras": [...]}')):
+        load_calibration(tmp_path / "c.json")
 
 
 def test_long_distortions_that_say_nothing_more_are_taken(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import io
+import re
 from fractions import Fraction
 
 import av
@@ -234,6 +235,67 @@ def test_wrong_keys_are_one_sentence(tmp_path, message):
     (tmp_path / "recording.toml").write_text(text)
     with pytest.raises(InputError, match=message):
         load_description(tmp_path)
+
+
+TABLES = '[[cameras]]\nname="a"\nsource="a"\n[[cameras]]\nname="b"\nsource="b"\n'
+PLAIN = {
+    "a misplaced key": (
+        TABLES + "fps = 25",
+        r"the key 'fps' stands below [[cameras]], which makes it a key of that; move it above the first [[cameras]]",
+    ),
+    "below the frame": ("[frame]\nworm = 'dark'\n" + TABLES, "the key 'worm' stands below [frame], which makes it"),
+    "one table": ('[cameras]\nname="a"', "write [[cameras]] above each, not [cameras]"),
+    "no tables": ('cameras = ["a.avi", "b.avi"]', "'cameras.0' is 'a.avi', but a table with the keys name, source, "),
+    "a word": ('crop = "big"\n' + TABLES, "'crop' is 'big', but a whole number or 'auto' is wanted; correct it"),
+    "a colour": ('worm = "green"\n' + TABLES, "'worm' is 'green', but 'dark', 'bright' or 'auto' is wanted"),
+    "a number for text": ("name = 37\n" + TABLES, "'name' is 37, but a text in quotes is wanted"),
+    "a text for a list": (
+        TABLES + '[frame]\ngrid = "9x6"',
+        "'frame.grid' is '9x6', but a list in [ ] is wanted; write [9, 6]",
+    ),
+    "too long": (TABLES + "[frame]\ngrid = [9, 6, 3]", "'frame.grid' is [9, 6, 3], but 2 values are wanted; leave out"),
+    "too short": (TABLES + "[frame]\ngrid = [9]", "'frame.grid' is [9], but that is too short; add what is missing"),
+    "a path of Windows": (
+        'name = "D:\\data"\n' + TABLES,
+        "write / for each \\ in line 2, or single quotes for the double",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_wrong_kinds_are_said_in_plain_words(tmp_path, kind):
+    text, message = PLAIN[kind]
+    (tmp_path / "recording.toml").write_text(f'calibration = "c.json"\n{text}\n')
+    with pytest.raises(InputError, match=re.escape(message)) as fault:
+        load_description(tmp_path)
+    assert "recording.toml" in str(fault.value) and "should" not in str(fault.value)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_text_of_another_encoding(tmp_path, encoding):
+    (tmp_path / "recording.toml").write_bytes(f'calibration = "c.json"\nname = "Würmer"\n{TABLES}'.encode(encoding))
+    line = 2 if encoding == "latin-1" else 1
+    with pytest.raises(
+        InputError, match=rf"cannot be read as text in UTF-8 \(line {line}\); save it as UTF-8"
+    ) as fault:
+        load_description(tmp_path)
+    assert "codec" not in str(fault.value)
+
+
+def test_a_backslash_that_changes_the_letter_after_it(drawn):
+    for path in ("D:\\trials\\cam0.avi", "D:\\new\\cam0.avi"):
+        text = (drawn / "recording.toml").read_text().replace('"cam0.npy"', f'"{path}"', 1).replace("\\cam", "/cam")
+        (drawn / "windows.toml").write_text(text)
+        with pytest.raises(InputError, match=r"in double quotes a \\ changes the letter after it; write / for it"):
+            load_recording(drawn / "windows.toml")
+
+
+def test_the_background_of_all_cameras_below_the_last(drawn):
+    (drawn / "below.toml").write_text((drawn / "recording.toml").read_text() + 'background = "none"\n')
+    with pytest.raises(
+        InputError, match=r'background = "none" stands below \[\[cameras\]\], .* move it above the first'
+    ):
+        load_recording(drawn / "below.toml")
 
 
 TRUTHS = {

@@ -75,6 +75,8 @@ def _from_json(path: Path) -> Calibration:
         data = json.loads(text)
     except (ValueError, RecursionError) as fault:
         raise InputError(f"{path}: is not valid JSON ({shortened(fault)}); mend it") from None
+    if not isinstance(data, dict):
+        raise InputError(f'{path}: begins with no {{; put the cameras into {{"units": "mm", "cameras": [...]}}')
     content = validated(_JsonCalibration, data, str(path))
     cameras = [make_camera(str(path), **{**vars(camera)}) for camera in content.cameras]
     return make_calibration(cameras, content.units, str(path))

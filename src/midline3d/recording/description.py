@@ -158,6 +158,11 @@ def _inside(folder: Path, name: str) -> Path:
     """A path as the file gives it: absolute, or from the recording's folder."""
     if not name or "\0" in name:
         raise InputError(f"{folder}: {name!r} is not the name of a file; correct recording.toml")
+    if any(letter < " " for letter in name):
+        raise InputError(
+            f"{folder}: {name!r} is not the name of a file, for in double quotes a \\ changes the letter after it; "
+            "write / for it in recording.toml, or single quotes for the double ones"
+        )
     if max(map(len, Path(name).parts), default=0) > 255:
         raise InputError(f"{folder}: '{shortened(name, 40)}' has {len(name)} letters, too many for the name of a file")
     return folder / name
@@ -166,6 +171,11 @@ def _inside(folder: Path, name: str) -> Path:
 def _open_view(folder: Path, camera: CameraEntry) -> View:
     source = open_source(_inside(folder, camera.source))
     background = None if camera.background is None else _inside(folder, camera.background)
+    if camera.background in ("auto", "none") and background is not None and not exists(background):
+        raise InputError(
+            f'{folder / "recording.toml"}: background = "{camera.background}" stands below [[cameras]], where it names '
+            f"a picture of '{camera.name}'; move it above the first [[cameras]]"
+        )
     if background is not None and background.is_dir():
         raise InputError(
             f"{background}: is a folder, but the background of '{camera.name}' is a picture; give the picture's file"
