@@ -182,6 +182,28 @@ def test_an_npz_called_npy(tmp_path):
         open_source(tmp_path / "s.npy")
 
 
+STACKS = {
+    "whole numbers; save stack.round().astype(numpy.uint8)": STEPS.astype(np.float32),
+    "a stack has the axes (frame, height, width), or": STEPS[1],
+    "which is empty; save the pictures again": STEPS[:0],
+    "save it as numpy.uint8 or numpy.uint16": STEPS.astype(complex),
+    "goes down to -9, but grey values begin at 0; give the pictures as filmed": STEPS.astype(np.int16) - 9,
+}
+
+
+@pytest.mark.parametrize("message", STACKS)
+def test_stacks_that_are_no_pictures(tmp_path, message):
+    np.save(tmp_path / "s.npy", STACKS[message])
+    with pytest.raises(InputError, match=re.escape(message)) as fault:
+        open_source(tmp_path / "s.npy")
+    assert "s.npy: holds" in sentence(fault)
+
+
+def test_a_stack_of_signed_integers_from_0_on(tmp_path):
+    np.save(tmp_path / "s.npy", STEPS.astype(np.int32))
+    assert open_source(tmp_path / "s.npy").count == len(STEPS)
+
+
 @pytest.mark.parametrize("side", range(1, 9))
 def test_stacks_of_a_few_pixels(tmp_path, side):
     np.save(tmp_path / "s.npy", np.full((5, side, side), 7, np.uint8))

@@ -180,7 +180,7 @@ def test_a_video_without_frames_is_one_sentence(tmp_path):
 
 def test_wrong_arrays_are_one_sentence(tmp_path):
     np.save(tmp_path / "f.npy", np.zeros((3, 4)))
-    with pytest.raises(InputError, match="integers"):
+    with pytest.raises(InputError, match=r"\(frame, height, width\)"):
         open_source(tmp_path / "f.npy")
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="holds no pictures"):

@@ -101,12 +101,34 @@ def open_stack(path: Path) -> IndexedSource:
         raise InputError(f"{path}: cannot be read as .npy ({shortened(fault)}); is it whole?") from None
     if not isinstance(stack, np.ndarray):
         raise InputError(f"{path}: is an .npz archive, not an .npy stack; save the array alone, with numpy.save")
-    if stack.ndim not in (3, 4) or stack.dtype.kind not in "uib" or 0 in stack.shape:
-        raise InputError(
-            f"{path}: holds {stack.dtype} of shape {stack.shape}, "
-            "but a stack is of integers (frame, height, width) or (frame, height, width, channel)"
-        )
+    _check_stack(path, stack)
     return IndexedSource(path, len(stack), lambda index: np.asarray(stack[index]))
+
+
+def _check_stack(path: Path, stack: NDArray) -> None:
+    """Complains about an array that is no stack of pictures."""
+    holds = f"{path}: holds {stack.dtype} of shape {stack.shape}"
+    if 0 in stack.shape:
+        raise InputError(f"{holds}, which is empty; save the pictures again, as (frame, height, width)")
+    if stack.ndim not in (3, 4):
+        raise InputError(
+            f"{holds}, but a stack has the axes (frame, height, width), or (frame, height, width, channel); save all "
+            "pictures of the camera in one array, with numpy.stack"
+        )
+    if stack.dtype.kind == "f":
+        raise InputError(
+            f"{holds}, but the grey values of a stack are whole numbers; save stack.round().astype(numpy.uint8), or "
+            "numpy.uint16, after multiplying by 255 or 65535 where they go from 0 to 1"
+        )
+    if stack.dtype.kind not in "uib":
+        raise InputError(f"{holds}, but a stack is of whole numbers; save it as numpy.uint8 or numpy.uint16")
+    some = sorted({0, len(stack) // 2, len(stack) - 1})
+    least = int(stack[some].min()) if stack.dtype.kind == "i" else 0
+    if least < 0:
+        raise InputError(
+            f"{holds} that goes down to {least}, but grey values begin at 0; give the pictures as filmed, without "
+            "subtracting a background, or add what lifts all of them to 0"
+        )
 
 
 def _is_picture(path: Path) -> bool:
