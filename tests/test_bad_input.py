@@ -304,6 +304,7 @@ def test_a_video_whose_size_changes(tmp_path):
     source = open_source(tmp_path / "v.mjpeg")
     shapes = [None if picture is None else picture.shape for _, picture in source.frames()]
     assert set(shapes) == {(32, 48), None}
+    assert source.fault(shapes.index(None)) == "it is 48 x 64 px, but the first picture is 48 x 32 px"
 
 
 @settings(max_examples=40, deadline=None)

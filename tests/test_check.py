@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import cv2
 import numpy as np
 import pytest
 from drawn import SIZE, DrawnRecording, midline, write
@@ -76,6 +77,43 @@ def test_black_frames_are_counted(tmp_path):
     pictures[2, 5:8] = 0
     report = check(write(tmp_path, pictures))
     assert "cam2: 16.7% of the frames looked at are unreadable or black" in texts(report)
+    assert "the first of them frame 5: it is black; copy the files again" in texts(report)
+
+
+def as_pictures(folder, camera):
+    """The camera's stack of a recording as a folder of pictures instead; the files."""
+    stack = np.load(folder / f"cam{camera}.npy")
+    pictures = folder / f"cam{camera}"
+    pictures.mkdir()
+    for frame, picture in enumerate(stack):
+        cv2.imwrite(str(pictures / f"{frame:06d}.png"), picture)
+    text = (folder / "recording.toml").read_text()
+    (folder / "recording.toml").write_text(text.replace(f'"cam{camera}.npy"', f'"cam{camera}"'))
+    return sorted(pictures.iterdir())
+
+
+def test_the_first_broken_picture_and_its_file_are_named(tmp_path):
+    folder = write(tmp_path, DrawnRecording(frames=18).pictures())
+    for camera in range(3):
+        files = as_pictures(folder, camera)
+        if camera == 0:
+            files[4].write_bytes(files[4].read_bytes()[:60])
+        elif camera == 1:
+            files[7].write_bytes(b"")
+        else:
+            cv2.imwrite(str(files[9]), np.full((30, 40), 9, np.uint8))
+    said = texts(check(folder))
+    assert "first of them frame 4: 000004.png is no picture, or is cut off; copy" in said
+    assert "first of them frame 7: 000007.png is empty (0 bytes); copy" in said
+    assert "frame 9: 000009.png is 40 x 30 px, but the first picture is 240 x 240 px; copy" in said
+
+
+def test_a_dropped_frame_is_said_once(tmp_path):
+    folder = write(tmp_path, DrawnRecording(frames=18).pictures())
+    as_pictures(folder, 1)[7].unlink()
+    report = check(folder)
+    assert "cam1 has dropped 1 of 18 frames" in texts(report)
+    assert "unreadable or black" not in texts(report)
 
 
 def test_a_wrong_calibration_is_an_error(good, tmp_path):

@@ -16,7 +16,7 @@ from midline3d.errors import InputError
 from midline3d.recording.check.facts import CameraFacts, Facts, Needs, ViewFacts, WormFacts
 from midline3d.recording.check.issues import Issue, timing_issues, worm_issues
 from midline3d.recording.check.limits import Limits
-from midline3d.recording.check.looking import Progress, Seen, frames_apart, look_around
+from midline3d.recording.check.looking import Progress, Seen, Unreadable, frames_apart, look_around
 from midline3d.recording.check.report import Report
 from midline3d.recording.description import Recording, View, load_recording
 from midline3d.recording.locating.locator import Locator, reach_of, window_for
@@ -92,9 +92,9 @@ def _camera_facts(view: View) -> CameraFacts:
 
 
 def _with_views(
-    cameras: Sequence[CameraFacts], locator: Locator, seen: Sequence[Seen], unreadable: Array
+    cameras: Sequence[CameraFacts], locator: Locator, seen: Sequence[Seen], unreadable: Sequence[Unreadable]
 ) -> tuple[CameraFacts, ...]:
-    """The cameras with what their views show; unreadable: (camera,) share of the frames looked at."""
+    """The cameras with what their views show."""
     found = [one for one in seen if one.place.found]
     lag, error = frames_apart(locator, found)
     views = []
@@ -103,7 +103,9 @@ def _with_views(
         absent = [one.sight.frame for one in found if one.place.choice[view] == ABSENT]
         views.append(
             ViewFacts(
-                unreadable_share=float(unreadable[view]),
+                unreadable_share=unreadable[view].share,
+                unreadable_first=unreadable[view].first,
+                unreadable_fault=unreadable[view].fault,
                 contrast=float(locator.survey.peak[view] / locator.survey.noise[view]),
                 peak=float(locator.survey.peak[view] / 255),
                 seen=1 - len(absent) / max(1, len(found)),

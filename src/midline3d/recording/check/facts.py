@@ -14,7 +14,11 @@ class ViewFacts:
     """What one view shows of the worm, in the frames looked at."""
 
     unreadable_share: float
-    """Of the frames looked at, black ones included."""
+    """Of the frames looked at, black ones included, and not those that are known to be dropped."""
+    unreadable_first: int | None
+    """First frame that is."""
+    unreadable_fault: str
+    """What is wrong with that one, as a clause; empty where there is none."""
     contrast: float
     """The worm's peak over the noise."""
     peak: float

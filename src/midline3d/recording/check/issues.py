@@ -139,7 +139,8 @@ def _view_issues(camera: CameraFacts, limits: Limits) -> Iterator[Issue]:
     if view.unreadable_share > limits.missing:
         yield _error(
             f"{name}: {view.unreadable_share:.1%} of the frames looked at are unreadable or black "
-            f"(limit {limits.missing:.0%})"
+            f"(limit {limits.missing:.0%}), the first of them frame {view.unreadable_first}: {view.unreadable_fault}; "
+            "copy the files again from where they were recorded, or such frames stay without a midline"
         )
     if view.seen < 1:
         where = f"first not in frame {view.not_seen_first}: it leaves the view or is hidden"

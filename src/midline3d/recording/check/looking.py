@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from midline3d import cameras as rig
 from midline3d.recording.background.signal import signal
 from midline3d.recording.crops import cut, origins
-from midline3d.recording.description import Recording
+from midline3d.recording.description import Recording, View
 from midline3d.recording.locating.locator import Locator, Sight, crop_behind, sharpness, window_for
 from midline3d.recording.locating.places import ABSENT, Decider, Found, Places, another
 from midline3d.recording.sources import Picture, synchronised
@@ -41,10 +41,21 @@ class Seen:
     """Whether another thing in all views looks like a worm."""
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """What of a camera's frames looked at is broken or black; those that are known to be dropped do not count."""
+
+    share: float
+    first: int | None
+    """Frame of the recording."""
+    fault: str
+    """What is wrong with that one, as a clause."""
+
+
 def look_around(
     recording: Recording, locator: Locator, progress: Progress | None = None
-) -> tuple[list[Seen], NDArray[np.float64]]:
-    """Bursts of frames over the recording, the worm located in them; and each camera's share of unreadable frames."""
+) -> tuple[list[Seen], list[Unreadable]]:
+    """Bursts of frames over the recording, the worm located in them; and what of each camera's cannot be read."""
     views = recording.views
     number = min(BURSTS, max(1, recording.count // BURST))
     starts = np.unique(np.linspace(0, max(0, recording.count - BURST), number).astype(int)).tolist()
@@ -52,12 +63,15 @@ def look_around(
     decider = Decider(BURST * len(starts), locator.settings, locator.step())
     sights: list[Sight] = []
     places: list[Places] = []
-    bad, total, before = np.zeros(len(views)), 0, 0
+    bad: list[list[int]] = [[] for _ in views]
+    total, before = 0, 0
     for done, start in enumerate(starts):
         for frame, pictures in synchronised(sources, offsets, start, min(start + BURST, recording.count)):
             total += 1
             whole = [picture for picture in pictures if picture is not None and picture.any()]
-            bad += [picture is None or not picture.any() for picture in pictures]
+            for view, picture, frames in zip(views, pictures, bad, strict=True):
+                if (picture is None or not picture.any()) and frame + view.offset not in view.source.missing:
+                    frames.append(frame)
             if len(whole) == len(views):
                 sight, possible = locator.see(frame, whole)
                 sights.append(sight)
@@ -68,7 +82,14 @@ def look_around(
             progress(done + 1, len(starts))
     decisions = decider.finish()
     seen = [_seen(recording, locator, *one) for one in zip(sights, places, decisions, strict=True)]
-    return seen, bad / max(1, total)
+    return seen, [_unreadable(view, frames, total) for view, frames in zip(views, bad, strict=True)]
+
+
+def _unreadable(view: View, frames: list[int], total: int) -> Unreadable:
+    """frames: of the recording, those that are broken or black, of so many looked at."""
+    if not frames:
+        return Unreadable(0.0, None, "")
+    return Unreadable(len(frames) / total, frames[0], view.source.fault(frames[0] + view.offset))
 
 
 def _seen(recording: Recording, locator: Locator, sight: Sight, places: Places, place: Found) -> Seen:

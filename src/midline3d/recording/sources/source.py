@@ -45,6 +45,9 @@ class Source(Protocol):
     def near(self, index: int, reach: int) -> int:
         """A frame not farther than `reach` from `index` that is cheap to read."""
 
+    def fault(self, index: int) -> str:
+        """What is wrong with a frame that is None or black, as a clause that names its file where it has one."""
+
 
 def exists(path: Path) -> bool:
     """Whether something lies there; a name that the system does not take is reported in one sentence."""
@@ -64,6 +67,16 @@ def checked_size(path: Path, picture: Picture) -> tuple[int, int]:
             "is it the right file?"
         )
     return width, height
+
+
+def fault_of(picture: Picture | None, size: tuple[int, int], name: str) -> str:
+    """What is wrong with a picture that none of the others' size (px) could be made of, or a black one."""
+    if picture is None:
+        return f"{name} cannot be decoded"
+    height, width = picture.shape
+    if (width, height) != size:
+        return f"{name} is {width} x {height} px, but the first picture is {size[0]} x {size[1]} px"
+    return f"{name} is black" if not picture.any() else f"{name} can be read now, but could not before"
 
 
 def grey(picture: NDArray) -> Picture:

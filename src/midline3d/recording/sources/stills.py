@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from midline3d.errors import InputError
 from midline3d.reading import shortened
 from midline3d.recording.sources.series import natural, places, strays
-from midline3d.recording.sources.source import Picture, checked_size, grey
+from midline3d.recording.sources.source import Picture, checked_size, fault_of, grey
 from midline3d.recording.sources.tiff import Pages
 
 PICTURE_SUFFIXES = (".png", ".tif", ".tiff", ".jpg", ".jpeg", ".bmp")
@@ -26,8 +26,12 @@ class IndexedSource:
     rate: float | None = None
     jitter: float = 0.0
 
-    def __init__(self, path: Path, count: int, load: Callable[[int], NDArray], missing: tuple[int, ...] = ()) -> None:
-        self.path, self.count, self._load, self.missing = path, count, load, missing
+    def __init__(
+        self, path: Path, count: int, load: Callable[[int], NDArray], files: Mapping[int, Path] | None = None
+    ) -> None:
+        """files: of the frames that have one each; the others of these frames were dropped."""
+        self.path, self.count, self._load, self._files = path, count, load, files
+        self.missing = () if files is None else tuple(frame for frame in range(count) if frame not in files)
         first = next((picture for _, picture in self.frames(0, min(count, TRIED)) if picture is not None), None)
         if first is None:
             raise InputError(f"{path}: none of its first pictures can be read; are they whole, and are they pictures?")
@@ -49,6 +53,18 @@ class IndexedSource:
     def near(self, index: int, reach: int) -> int:
         return index
 
+    def fault(self, index: int) -> str:
+        if index in self.missing:
+            return "it was dropped"
+        name = "it" if self._files is None else self._files[index].name
+        try:
+            picture = grey(self._load(index))
+        except InputError as known:
+            return f"{name} {known}"
+        except Exception:  # whatever a codec throws at a broken file
+            return f"{name} cannot be read"
+        return fault_of(picture, self.size, name)
+
 
 def open_pictures(folder: Path) -> IndexedSource:
     """A folder of pictures, in natural order (img2 before img10); a number left out is a frame that was dropped."""
@@ -63,12 +79,15 @@ def open_pictures(folder: Path) -> IndexedSource:
         import cv2
 
         # Through memory, because OpenCV cannot open paths with letters beyond ASCII on Windows.
-        picture = cv2.imdecode(np.fromfile(files[index], np.uint8), cv2.IMREAD_UNCHANGED)
+        content = np.fromfile(files[index], np.uint8)
+        if not content.size:
+            raise InputError("is empty (0 bytes)")
+        picture = cv2.imdecode(content, cv2.IMREAD_UNCHANGED)
         if picture is None:
-            raise OSError(files[index])
+            raise InputError("is no picture, or is cut off")
         return picture
 
-    return IndexedSource(folder, count, load, tuple(frame for frame in range(count) if frame not in files))
+    return IndexedSource(folder, count, load, files)
 
 
 def open_tiff(path: Path) -> IndexedSource:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.recording.sources.source import Picture, checked_size
+from midline3d.recording.sources.source import Picture, checked_size, fault_of
 from midline3d.recording.sources.threads import decoding_threads
 
 TRIED = 50
@@ -79,13 +79,21 @@ class VideoSource:
         close = min(self._keys[max(0, place - 1) : place + 1], key=lambda key: abs(key - index), default=index)
         return close if abs(close - index) <= reach else index
 
+    def fault(self, index: int) -> str:
+        if index in self.missing:
+            return "it was dropped"
+        decoded = next(((at, picture) for at, picture in self._decode(index, any_size=True) if at >= index), None)
+        return fault_of(decoded[1] if decoded is not None and decoded[0] == index else None, self.size, "it")
+
     def _key_before(self, index: int) -> int:
         place = bisect_right(self._keys, index)
         return self._keys[place - 1] if place else 0
 
-    def _decode(self, start: int, ahead: bool = False) -> Generator[tuple[int, Picture | None], None, None]:
+    def _decode(
+        self, start: int, ahead: bool = False, any_size: bool = False
+    ) -> Generator[tuple[int, Picture | None], None, None]:
         """Readable frames from `start` on, by rising index; ahead: several of them are decoded at once, where there are
-        cores for it. That pays for many, not for one."""
+        cores for it. That pays for many, not for one. any_size: not only those of the first one's size."""
         import av
 
         last = start - 1
@@ -103,17 +111,17 @@ class VideoSource:
                     if index <= last:
                         continue
                     last = index
-                    yield index, self._picture(frame)
+                    yield index, self._picture(frame, any_size)
 
-    def _picture(self, frame: Any) -> Picture | None:
-        """A decoded frame's grey values; None where it is broken, or of another size than the first."""
+    def _picture(self, frame: Any, any_size: bool) -> Picture | None:
+        """A decoded frame's grey values; None where it is broken, or of another size than the first if that matters."""
         if frame.is_corrupt:
             return None
         try:
             picture = luminance(frame)
         except Exception:  # whatever a broken frame makes of its planes: it is lost, the run is not
             return None
-        return picture if not hasattr(self, "size") or picture.shape[::-1] == self.size else None
+        return picture if any_size or not hasattr(self, "size") or picture.shape[::-1] == self.size else None
 
 
 def open_video(path: Path) -> VideoSource:
