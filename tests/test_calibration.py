@@ -89,6 +89,9 @@ BAD = {
     "skew": {"matrix": [[1000, 5, 320], [0, 1000, 240], [0, 0, 1]]},
     "not a rotation": {"rotation": [[1, 0, 0], [0, 2, 0], [0, 0, 1]]},
     "mirrors": {"rotation": [[1, 0, 0], [0, 1, 0], [0, 0, -1]]},
+    "camera 'a': the rotation vector turns by 90, .* if these are degrees, multiply them by": {
+        "rotation": [0, 90.0, 0]
+    },
     "translation has 2 numbers": {"translation": [0, 0]},
     "rotation has 4 numbers": {"rotation": [0, 0, 0, 1]},
     "6 or later": {"distortions": [0, 0, 0, 0, 0, 0.1, 0, 0]},
@@ -105,6 +108,22 @@ def test_every_bad_number_is_one_sentence(tmp_path, message):
         load_calibration(path)
     assert "\n" not in str(fault.value)
     assert "calibration.json" in str(fault.value)
+
+
+def test_degrees_for_radians_in_every_format_with_vectors(tmp_path):
+    folder, anipose = tmp_path / "opencv", tmp_path / "c.toml"
+    folder.mkdir()
+    for camera in rig().cameras:
+        storage = cv2.FileStorage(str(folder / f"{camera.name}.yml"), cv2.FILE_STORAGE_WRITE)
+        storage.write("camera_matrix", camera.matrix)
+        storage.write("rvec", np.array([0.0, 0.0, 45.0]))
+        storage.write("tvec", camera.translation)
+        storage.release()
+    save_calibration(rig(), anipose)
+    anipose.write_text(re.sub(r"rotation = .*", "rotation = [0.0, 0.0, 45.0]", anipose.read_text()))
+    for path in (folder, anipose):
+        with pytest.raises(InputError, match="camera 'cam0': the rotation vector turns by 45, but in radians"):
+            load_calibration(path)
 
 
 KINDS = {

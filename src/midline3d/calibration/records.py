@@ -197,7 +197,7 @@ def _rotation(values: ArrayLike, label: str) -> Array:
     """A rotation matrix from a matrix or from Rodrigues' vector, made exactly orthonormal."""
     given = numbers(values, None, "rotation", label)
     if given.size == 3:
-        return _rodrigues(_bounded(given, 1e3, "rotation (rad)", label))
+        return _rodrigues(_turn(_bounded(given, 1e3, "rotation (rad)", label), label))
     matrix = numbers(given, (3, 3), "rotation", label)
     left, spread, right = np.linalg.svd(_bounded(matrix, 1e3, "rotation", label))
     if np.abs(spread - 1).max() > 1e-2:
@@ -209,6 +209,17 @@ def _rotation(values: ArrayLike, label: str) -> Array:
         raise InputError(f"{label}: the rotation mirrors space (determinant -1); flip the sign of one axis")
     # Files carry few digits: the nearest rotation is what was meant.
     return np.asarray(left @ right)
+
+
+def _turn(vector: Array, label: str) -> Array:
+    """A rotation vector, if no more than a whole turn: longer ones are degrees."""
+    length = float(np.linalg.norm(vector))
+    if length > 2 * math.pi + 1e-6:
+        raise InputError(
+            f"{label}: the rotation vector turns by {length:.4g}, but in radians a whole turn is {2 * math.pi:.4g}; if "
+            "these are degrees, multiply them by pi / 180"
+        )
+    return vector
 
 
 def _rodrigues(vector: Array) -> Array:
