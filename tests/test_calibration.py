@@ -144,6 +144,31 @@ def test_wrong_kinds_are_said_in_plain_words(tmp_path, message):
     assert "calibration.json" in str(fault.value)
 
 
+def test_opencvs_multi_camera_file_in_json(tmp_path):
+    save_calibration(rig(), tmp_path / "c.yml")
+    read = cv2.FileStorage(str(tmp_path / "c.yml"), cv2.FILE_STORAGE_READ)
+    storage = cv2.FileStorage(str(tmp_path / "c.json"), cv2.FILE_STORAGE_WRITE)
+    storage.write("nCameras", 3)
+    for index in range(3):
+        for key in (f"camera_matrix_{index}", f"camera_pose_{index}"):
+            storage.write(key, read.getNode(key).mat())
+    storage.release()
+    for camera, same in zip(rig().cameras, load_calibration(tmp_path / "c.json").cameras, strict=True):
+        np.testing.assert_allclose(same.matrix, camera.matrix)
+        np.testing.assert_allclose(same.translation, camera.translation, atol=1e-12)
+
+
+def test_a_json_of_opencvs_with_keys_of_its_own(tmp_path):
+    storage = cv2.FileStorage(str(tmp_path / "c.json"), cv2.FILE_STORAGE_WRITE)
+    for key in ("K0", "K1", "R", "T"):
+        storage.write(key, np.eye(3))
+    storage.release()
+    with pytest.raises(
+        InputError, match=r"looks like a file of OpenCV's with the keys K0, K1, R, T, .* a .yml for each"
+    ):
+        load_calibration(tmp_path / "c.json")
+
+
 def test_a_bare_list_of_cameras(tmp_path):
     (tmp_path / "c.json").write_text(json.dumps([entry(), entry(name="b")]))
     with pytest.raises(InputError, match=re.escape('put the cameras into {"units": "mm", "cameras": [...]}')):

@@ -77,9 +77,27 @@ def _from_json(path: Path) -> Calibration:
         raise InputError(f"{path}: is not valid JSON ({shortened(fault)}); mend it") from None
     if not isinstance(data, dict):
         raise InputError(f'{path}: begins with no {{; put the cameras into {{"units": "mm", "cameras": [...]}}')
+    if "cameras" not in data and any(map(_of_opencv, data.values())):
+        return _from_opencv_json(path, data)
     content = validated(_JsonCalibration, data, str(path))
     cameras = [make_camera(str(path), **{**vars(camera)}) for camera in content.cameras]
     return make_calibration(cameras, content.units, str(path))
+
+
+def _of_opencv(value: Any) -> bool:
+    """Whether a value of a JSON file is a matrix as OpenCV's FileStorage writes it."""
+    return isinstance(value, dict) and value.get("type_id") == "opencv-matrix"
+
+
+def _from_opencv_json(path: Path, data: dict[str, Any]) -> Calibration:
+    """What OpenCV's FileStorage wrote as JSON; only the multi-camera file's keys say what is what."""
+    if "nCameras" in data:
+        return from_opencv(path)
+    raise InputError(
+        f"{path}: looks like a file of OpenCV's with the keys {shortened(', '.join(data))}, which may be anything; "
+        "name them as OpenCV's multi-camera file does (nCameras, camera_matrix_0, camera_distortion_0, camera_pose_0 "
+        "...), or give a folder with a .yml for each camera (camera_matrix, distortion_coefficients, R, T)"
+    )
 
 
 def _plain(camera: Camera) -> dict[str, Any]:
