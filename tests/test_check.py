@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -14,6 +15,7 @@ from midline3d.errors import InputError
 from midline3d.recording import check as full_check
 from midline3d.recording import load_recording, preflight, prepare
 from midline3d.recording.check import BEGINNING
+from midline3d.recording.check.issues import timing_issues, worm_issues
 from midline3d.recording.check.limits import Limits
 from midline3d.settings import LocatingSettings
 
@@ -108,11 +110,29 @@ def test_the_first_broken_picture_and_its_file_are_named(tmp_path):
     assert "frame 9: 000009.png is 40 x 30 px, but the first picture is 240 x 240 px; copy" in said
 
 
+def test_rates_and_a_worm_that_is_not_found_are_told_what_to_do(report):
+    views = [
+        dataclasses.replace(view, source=SimpleNamespace(rate=rate, missing=(), count=24, jitter=0.0))
+        for view, rate in zip(report.recording.views, (25.0, 25.0, 26.0), strict=True)
+    ]
+    said = [issue.text for issue in timing_issues(dataclasses.replace(report.recording, views=views), Limits())]
+    assert said == [
+        "cam2 runs at 26.000 frames a second, cam0 at 25.000 (limit 0.5% apart): the cameras are not synchronised; "
+        "film again with one trigger for all, or, where they had one, write the files anew at their true rate"
+    ]
+    worm = dataclasses.replace(report.facts.worm, found=0.487, lost_first=3)
+    said = [issue.text for issue in worm_issues(dataclasses.replace(report.facts, worm=worm))]
+    assert any(text.startswith("the worm is found in 48.7%") and "reconstruct --frames A:B" in text for text in said)
+
+
 def test_a_dropped_frame_is_said_once(tmp_path):
     folder = write(tmp_path, DrawnRecording(frames=18).pictures())
     as_pictures(folder, 1)[7].unlink()
     report = check(folder)
-    assert "cam1 has dropped 1 of 18 frames" in texts(report)
+    assert (
+        "cam1 has dropped 1 of 18 frames (limit 1%), first its frame 7: they stay without a midline; film at a"
+        in texts(report)
+    )
     assert "unreadable or black" not in texts(report)
 
 
@@ -127,6 +147,7 @@ def test_a_wrong_calibration_is_an_error(good, tmp_path):
     (good / "wrong.toml").write_text(text)
     report = check(good / "wrong.toml")
     assert "the views miss each other by" in texts(report)
+    assert "out of step; give the calibration of that day" in texts(report)
 
 
 def roaming(frame):
@@ -228,7 +249,9 @@ def test_a_worm_that_leaves_one_view_is_named(tmp_path):
     pictures[1, 15:] = empty[1, 15:]
     report = check(write(tmp_path, pictures))
     assert "cam1 shows the worm in" in texts(report)
-    assert "first not in frame 15" in texts(report)
+    assert "first not in frame 15: it leaves the view or is hidden; keep it nearer to the middle, or go" in texts(
+        report
+    )
 
 
 def test_what_cannot_be_opened_stays_one_sentence(tmp_path):

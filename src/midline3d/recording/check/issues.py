@@ -16,6 +16,15 @@ GHOSTLY = (
     "the background pictures show the worm itself, so they are left aside and backgrounds made of the recording: "
     "take them without the worm, or leave them out of recording.toml"
 )
+DROPPING = "film at a lower rate, in smaller pictures or to a faster disk, or give a whole copy of the files"
+UNFOUND = (
+    'midline3d check --picture shows where it was seen: if it is in all views, set worm to "dark" or "bright" in '
+    "recording.toml; if it is not, reconstruct --frames A:B takes the part that shows it"
+)
+UNSEEN = "keep it nearer to the middle, or go on: the other cameras find such frames, less exactly"
+MISSING_EACH_OTHER = (
+    "give the calibration of that day, each camera its own source, and offsets that let all start together"
+)
 UNBENDING = (
     "something larger than the worm never changes its shape, a fibre or a bubble perhaps, and is left out; "
     "midline3d check --picture shows what is followed"
@@ -43,19 +52,22 @@ def timing_issues(recording: Recording, limits: Limits, shortest: bool = False) 
     if rates and rates[-1][0] > (1 + limits.rate) * rates[0][0]:
         yield _error(
             f"{rates[-1][1]} runs at {rates[-1][0]:.3f} frames a second, {rates[0][1]} at {rates[0][0]:.3f} "
-            f"(limit {limits.rate:.1%} apart): the cameras are not synchronised"
+            f"(limit {limits.rate:.1%} apart): the cameras are not synchronised; "
+            "film again with one trigger for all, or, where they had one, write the files anew at their true rate"
         )
     if rates and all(abs(recording.fps - rate) > limits.fps * recording.fps for rate, _ in rates):
         yield _warning(
             f"fps is {recording.fps:g} in recording.toml, but the videos' time stamps say {rates[0][0]:.3f}; "
-            "the time axis follows fps"
+            "the time axis follows fps: correct it, or take it out of recording.toml"
         )
     for view in recording.views:
         dropped, count = len(view.source.missing), view.source.count
-        if dropped > limits.missing * count:
-            yield _error(f"{view.name} has dropped {dropped} of {count} frames (limit {limits.missing:.0%})")
-        elif dropped:
-            yield _warning(f"{view.name} has dropped {dropped} of {count} frames: they will be unreadable")
+        if dropped:
+            judge = _error if dropped > limits.missing * count else _warning
+            yield judge(
+                f"{view.name} has dropped {dropped} of {count} frames (limit {limits.missing:.0%}), first its frame "
+                f"{view.source.missing[0]}: they stay without a midline; {DROPPING}"
+            )
         if view.source.jitter > limits.jitter:
             yield _warning(
                 f"{view.name}'s time stamps are irregular (spread {view.source.jitter:.2f} frames, limit "
@@ -71,7 +83,7 @@ def worm_issues(facts: Facts) -> Iterator[Issue]:
     if worm.found < limits.found:
         yield _error(
             f"the worm is found in {worm.found:.1%} of the frames looked at (limit {limits.found:.0%}), first not "
-            f"in frame {worm.lost_first}"
+            f"in frame {worm.lost_first}; {UNFOUND}"
         )
     if worm.aside:
         yield _warning(GHOSTLY)
@@ -85,7 +97,7 @@ def worm_issues(facts: Facts) -> Iterator[Issue]:
     if residual > limits.residual:
         yield _error(
             f"the views miss each other by {residual:.1f} px (limit {limits.residual:g}): the calibration is wrong, "
-            "the cameras are mixed up, or out of step"
+            f"the cameras are mixed up, or out of step; {MISSING_EACH_OTHER}"
         )
     elif residual > limits.residual / 3:
         yield _warning(
@@ -100,7 +112,7 @@ def worm_issues(facts: Facts) -> Iterator[Issue]:
     if needs is not None and needs.disk_needed > needs.disk_free:
         yield _error(
             f"the reconstruction needs {needs.disk_needed / 1e9:.1f} GB, but only {needs.disk_free / 1e9:.1f} GB "
-            "are free beside the recording"
+            "are free beside the recording; free some, or give -o a folder on another disk"
         )
 
 
@@ -143,7 +155,7 @@ def _view_issues(camera: CameraFacts, limits: Limits) -> Iterator[Issue]:
             "copy the files again from where they were recorded, or such frames stay without a midline"
         )
     if view.seen < 1:
-        where = f"first not in frame {view.not_seen_first}: it leaves the view or is hidden"
+        where = f"first not in frame {view.not_seen_first}: it leaves the view or is hidden; {UNSEEN}"
         judge = _error if view.seen < limits.seen else _warning
         yield judge(f"{name} shows the worm in {view.seen:.1%} of the frames (limit {limits.seen:.0%}), {where}")
     if view.contrast < limits.contrast:
@@ -154,7 +166,7 @@ def _view_issues(camera: CameraFacts, limits: Limits) -> Iterator[Issue]:
     if view.focus and view.focus_low is not None and view.focus_low < limits.focus * view.focus:
         yield _warning(
             f"{name}: the worm goes out of focus (sharpness down to {view.focus_low / view.focus:.0%} of its "
-            f"median, limit {limits.focus:.0%})"
+            f"median, limit {limits.focus:.0%}); close the aperture, or keep the worm nearer to the plane of focus"
         )
     lag, error = view.lag, view.lag_error
     if abs(lag) > limits.lag and abs(lag) > limits.lag_errors * error:
