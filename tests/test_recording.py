@@ -326,6 +326,16 @@ def test_cameras_must_be_two_of_different_names(tmp_path):
         load_description(tmp_path / "nowhere")
 
 
+def test_two_cameras_have_two_sources(tmp_path):
+    folder = write(tmp_path, list(np.zeros((3, 5, SIZE, SIZE), np.uint8)))
+    toml = folder / "recording.toml"
+    toml.write_text(toml.read_text().replace("cam1.npy", "./cam0.npy"))
+    with pytest.raises(
+        InputError, match=r"toml: 'cam0' and 'cam1' have one source, ./cam0.npy; give each camera its own"
+    ):
+        load_recording(folder)
+
+
 def test_one_camera_41_frames_longer(tmp_path):
     pictures = list(np.zeros((3, 5, SIZE, SIZE), np.uint8))
     pictures[1] = np.zeros((46, SIZE, SIZE), np.uint8)

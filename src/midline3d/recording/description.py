@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -110,6 +111,7 @@ def load_recording(path: Path | str, shortest: bool = False) -> Recording:
     folder, description = load_description(path)
     names = [camera.name for camera in description.cameras]
     calibration = load_calibration(_inside(folder, description.calibration)).cameras_for(names)
+    _check_sources(folder, description.cameras)
     views = tuple(_open_view(folder, camera) for camera in description.cameras)
     _check_sizes(views, calibration)
     check_rig(calibration, [view.source.size for view in views], str(folder / description.calibration))
@@ -166,6 +168,18 @@ def _inside(folder: Path, name: str) -> Path:
     if max(map(len, Path(name).parts), default=0) > 255:
         raise InputError(f"{folder}: '{shortened(name, 40)}' has {len(name)} letters, too many for the name of a file")
     return folder / name
+
+
+def _check_sources(folder: Path, cameras: Sequence[CameraEntry]) -> None:
+    """A line that was copied and not changed makes one camera's pictures those of two."""
+    first = dict[Path, str]()
+    for camera in cameras:
+        name = first.setdefault(_inside(folder, camera.source).resolve(), camera.name)
+        if name != camera.name:
+            raise InputError(
+                f"{folder / 'recording.toml'}: '{name}' and '{camera.name}' have one source, {camera.source}; "
+                "give each camera its own"
+            )
 
 
 def _open_view(folder: Path, camera: CameraEntry) -> View:

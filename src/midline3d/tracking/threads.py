@@ -16,8 +16,8 @@ from midline3d.recording.sources.threads import THREADS, in_order
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 FEW = 4
-"""Threads that a batch of frames pays for: more of them wait for each other. On 16 cores a beginning took 13.6 s by one,
-9.4 by two, 8.8 by four, 9.6 by eight and more by sixteen."""
+"""Threads that a batch of frames pays for: more of them wait for each other. On 16 cores a beginning took 13.6 s by
+one, 9.4 by two, 8.8 by four, 9.6 by eight and more by sixteen."""
 
 
 @contextmanager
