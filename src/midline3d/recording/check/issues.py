@@ -182,7 +182,11 @@ def _offset_advice(name: str, offset: int, lag: int) -> str:
         step = f"set the offset of {name} to {offset + lag}"
     else:
         step = f"add {-lag} to the offset of every other camera"
-    return f"{step} in recording.toml, and give --shortest, for the lengths then differ"
+    # By how fast the worm moves just then: of a lag of a tenth of its beat or more this is a part.
+    return (
+        f"{step} in recording.toml, and give --shortest, for the lengths then differ; then check again, for of a long lag "
+        "only a part is seen at once"
+    )
 
 
 def _count(view: View) -> int:

@@ -29,7 +29,7 @@ class Limits:
     """Largest relative difference of the fps given from the time stamps'."""
     jitter: float = 0.3
     """Largest spread of the time between frames, in frames."""
-    lag: float = 1.5
+    lag: float = 1.0
     """Frames by which a camera may run before or after the others."""
     lag_errors: float = 4.0
     """And by how many times that number's standard error, for it to be said."""
