@@ -222,6 +222,36 @@ def test_refine_cameras(clean: Path, tmp_path: Path, refused: Callable[..., str]
     assert "there is no such file" in refused("refine-cameras", tmp_path / "none", "-o", tmp_path / "c.json")
     assert "such as 0:100" in refused("refine-cameras", clean, "-o", tmp_path / "c.json", "--frames", "3")
     assert ".json" in refused("refine-cameras", clean, "-o", tmp_path / "c.txt")
+    kept = (clean / "calibration.json").read_bytes()
+    told = refused("refine-cameras", clean, "-o", clean / "calibration.json")
+    assert "calibration.json: is a file of the recording, which would be lost; give another name" in told
+    assert "is a file of the recording" in refused("refine-cameras", clean, "-o", clean / "recording.toml")
+    assert (clean / "calibration.json").read_bytes() == kept
+
+
+def test_a_result_is_not_written_over_its_recording(
+    recording: Path, tmp_path: Path, refused: Callable[..., str], midline3d: Command
+) -> None:
+    def content() -> dict[str, bytes]:
+        return {place.name: place.read_bytes() for place in recording.iterdir()}
+
+    before, elsewhere = content(), Path(shutil.copytree(recording, tmp_path / "elsewhere"))
+    assert "is the folder of the recording; give another output folder" in refused(
+        "reconstruct", recording, "-o", recording
+    )
+    assert "is the folder of the recording" in refused(
+        "cluster", "plan", recording, "-o", recording / ".." / "recording"
+    )
+    assert "is the folder of the recording" in refused("cluster", "slurm-script", recording, "-o", recording)
+    assert "is the folder of the recording" in refused("baseline", recording, "-o", recording)
+    assert "holds a recording.toml" in refused("reconstruct", recording, "-o", elsewhere)
+    several = midline3d("reconstruct", recording, elsewhere, "-o", tmp_path)
+    assert several.status == 2 and "recording: " in several.err and "is the folder of the recording" in several.err
+    assert content() == before
+    (elsewhere / "recording.toml").rename(tmp_path / "other.toml")
+    changed(recording, "recording.toml", "calibration.json", f"{elsewhere.as_posix()}/calibration.json")
+    told = refused("reconstruct", recording, "-o", elsewhere)
+    assert "holds calibration.json of the recording, under a name that a result has" in told
 
 
 def test_check(recording: Path, tmp_path: Path, midline3d: Command) -> None:

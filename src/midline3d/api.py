@@ -160,11 +160,13 @@ def refine_cameras(
     from tempfile import TemporaryDirectory
 
     from midline3d.calibration import check_target
+    from midline3d.recording.inputs import spare_input
     from midline3d.refine import refine_cameras as refine
     from midline3d.tracking.reconstruct import Job
 
     if out is not None:
         check_target(Path(out))
+        spare_input(Path(recording), Path(out))
     with TemporaryDirectory() as aside:
         folder = Path(aside if result is None else result)
         job = Job(Path(recording), folder, chosen_settings(settings), seed, chosen_device("auto"), frames)

@@ -19,7 +19,7 @@ from midline3d.files import aside
 from midline3d.recording import Recording, load_recording, preflight, prepare
 from midline3d.settings import Settings
 from midline3d.store import FrameResult, Header, Result, RunLog, locked
-from midline3d.tracking.job import Job, header_of
+from midline3d.tracking.job import Job, header_of, keep_apart
 from midline3d.tracking.job import frames_of as frames_asked
 
 Progress = Callable[[str, int, int], None]
@@ -43,6 +43,7 @@ def baseline(
     tell = progress or (lambda *_: None)
     job = Job(Path(recording), Path(out), Settings(), frames=frames, shortest=shortest)
     found = load_recording(job.recording, shortest=shortest)
+    keep_apart(job)
     preflight(found)
     header = _header(job, found, method)
     with locked(job.out), RunLog(job.out).run(f"baseline {method} of {job.recording}"):

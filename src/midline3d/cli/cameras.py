@@ -78,10 +78,12 @@ def refine_cameras(
 
     from midline3d.calibration import check_target, save_calibration
     from midline3d.files import aside as whole_file
+    from midline3d.recording.inputs import spare_input
     from midline3d.refine import refine_cameras as refine
     from midline3d.tracking.reconstruct import Job
 
     check_target(out)
+    spare_input(recording, out)
     chosen = _refining(settings, count)
     part = None if frames is None else frame_range(frames, recording, shortest=False)
     with TemporaryDirectory() as aside, working("give the same command again") as tick:

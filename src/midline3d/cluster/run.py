@@ -16,7 +16,7 @@ from midline3d.errors import InputError
 from midline3d.files import guarded
 from midline3d.recording import load_recording
 from midline3d.tracking.begin import Progress
-from midline3d.tracking.job import Job, frames_of
+from midline3d.tracking.job import Job, frames_of, keep_apart
 from midline3d.tracking.several import Outcome
 from midline3d.tracking.steps import Step
 from midline3d.tracking.tasks import packed
@@ -230,6 +230,7 @@ def _looked_at(name: str, job: Job) -> _Recording:
     job = replace(job, recording=job.recording.absolute(), out=job.out.absolute(), crops=crops)
     try:
         frames = len(frames_of(job, load_recording(job.recording, shortest=job.shortest)))
+        keep_apart(job)
         with guarded(job.out):
             job.out.mkdir(parents=True, exist_ok=True)
     except InputError as fault:

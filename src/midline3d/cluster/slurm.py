@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from midline3d.errors import InputError
-from midline3d.tracking.job import Job, release
+from midline3d.tracking.job import Job, keep_apart, release
 from midline3d.tracking.steps import clip_tasks
 
 LARGEST = 1000
@@ -40,6 +40,8 @@ class Request:
 def slurm_script(jobs: dict[str, Job], request: Request, arguments: Sequence[str]) -> str:
     """The script. arguments: options with which midline3d's own steps are called, such as --seed 3."""
     _check(request)
+    for job in jobs.values():
+        keep_apart(job)
     tasks = [clip_tasks(job) for job in jobs.values()]
     device = next(iter(jobs.values())).device
     asked = [

@@ -13,12 +13,19 @@ from pathlib import Path
 
 from midline3d.recording import Prepared, Recording, adopt, load_recording, preflight, prepare
 from midline3d.recording.identity import inputs_of
+from midline3d.recording.inputs import spare_inputs
 from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import Header, Result, RunLog, locked
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.threads import few_threads
 from midline3d.world import ATTRIBUTE
+
+WRITTEN = (
+    *("manifest", "segments", "kept", "crops", "clips", "midline", "body", "calibration", "log", "lock", "edits"),
+    *("annotations", "export", "report", "kinematics"),
+)
+"""Names, less their suffixes, of what lies in the folder of a result, and of what is made of it."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class Run:
 def opened(job: Job, doing: str, progress: Progress) -> Iterator[Run]:
     """The job's result, locked, begun or gone on with; the crops are prepared first where they are not there."""
     recording = load_recording(job.recording, shortest=job.shortest)
+    keep_apart(job)
     preflight(recording)
     what = f"midline3d {release()}: {doing} {job.recording} on {job.device}, seed {job.seed} ({versions()})"
     with few_threads(), locked(job.out), RunLog(job.out).run(what) as log:
@@ -70,6 +78,11 @@ def opened(job: Job, doing: str, progress: Progress) -> Iterator[Run]:
             if result.header.attributes.get(ATTRIBUTE, "") != _frame(recording):
                 result.note(**{ATTRIBUTE: _frame(recording)})  # of a complete result too: it may have come later
             yield Run(job, recording, prepared, result, log, watched)
+
+
+def keep_apart(job: Job) -> None:
+    """Complains, before anything is written, about a job whose result would lie over its recording's own files."""
+    spare_inputs(job.recording, job.out, WRITTEN)
 
 
 def frames_of(job: Job, recording: Recording) -> range:
