@@ -21,6 +21,7 @@ from midline3d import curve
 from midline3d.appearance import PaperTaper
 from midline3d.calibration import Calibration, make_camera
 from midline3d.evaluate import distance_to_polyline
+from midline3d.files import aside
 from midline3d.fitting.adam import descend
 from midline3d.fitting.body import average_body
 from midline3d.fitting.objective import Descent
@@ -394,4 +395,5 @@ def draw(figures: dict[str, Any], path: Path) -> None:
         side.grid(alpha=0.3)
     axes[0].set_ylabel("one step of Adam, ms")
     axes[0].legend()
-    figure.savefig(path, dpi=150)
+    with aside(path) as part:
+        figure.savefig(part, dpi=150)

@@ -13,7 +13,9 @@ from pathlib import Path
 from midline3d.errors import InputError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
+FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM, errno.EOPNOTSUPP, errno.ENAMETOOLONG, errno.ELOOP)
+LONGEST = 255
+"""Bytes of a file's name: what file systems take."""
 
 
 def write_whole(path: Path, content: bytes, needed: int = 0) -> None:
@@ -25,9 +27,10 @@ def write_whole(path: Path, content: bytes, needed: int = 0) -> None:
 @contextmanager
 def aside(path: Path, needed: int = 0) -> Iterator[Path]:
     """A path beside `path`, of the same suffix, to write to: once that is on the disk it takes the name."""
-    part = path.with_name(f"{path.stem}.part{path.suffix}")
+    part = _beside(path)
     with guarded(path.parent, needed):
         path.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()  # the libraries that write to it have errors of their own for places that cannot be written
         try:
             yield part
             _settle(part, path)
@@ -35,6 +38,30 @@ def aside(path: Path, needed: int = 0) -> Iterator[Path]:
             with suppress(OSError):
                 part.unlink(missing_ok=True)  # on a full disk half a file is only in the way
             raise
+
+
+def _beside(path: Path) -> Path:
+    """Where a file is until it is whole; complains about names that no file can have."""
+    part = path.with_name(f"{path.stem}.part{path.suffix}")
+    if len(os.fsencode(part.name)) > LONGEST:
+        raise InputError(f"'{path.name[:40]}...' has {len(path.name)} letters, too many for a file; shorten it")
+    with guarded(path.parent):
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; give the name of a file")
+    return part
+
+
+def check_file(path: Path) -> None:
+    """Complains about a file that cannot be written, before work is done for it; nothing is left there."""
+    _beside(path)
+    check_folder(path.parent)
+
+
+def check_folder(folder: Path) -> None:
+    """The same about a folder that files are to be written to; it need not be there yet."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+    with guarded(there), tempfile.TemporaryFile(dir=there):
+        pass
 
 
 def _settle(part: Path, path: Path) -> None:
@@ -69,13 +96,19 @@ def guarded(folder: Path, needed: int = 0) -> Iterator[None]:
         with room(folder, needed):
             yield
     except OSError as fault:
-        if fault.errno in FORBIDDEN:
+        if fault.errno in FORBIDDEN or _cannot_be_made(fault, folder):
             raise InputError(
                 f"{folder}: cannot be written to ({fault.strerror}); give another output folder"
             ) from fault
         if fault.errno in (errno.EEXIST, errno.ENOTDIR):
             raise InputError(f"{folder}: is a file, or lies in one; give a folder for the output") from fault
         raise
+
+
+def _cannot_be_made(fault: OSError, folder: Path) -> bool:
+    """Whether a file or folder there is missing because the system makes none, as in /proc."""
+    named = fault.filename
+    return fault.errno == errno.ENOENT and isinstance(named, str | Path) and Path(named).is_relative_to(folder)
 
 
 def claim(folder: Path, needed: int) -> None:

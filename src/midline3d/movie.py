@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
-from midline3d.files import aside
+from midline3d.files import aside, check_file
 from midline3d.recording import Prepared
 from midline3d.store import ResultParts
 from midline3d.tracking.clip import kept_clip
@@ -55,12 +55,12 @@ def write_movie(
     movie, path = movie or Movie(), Path(path)
     if path.suffix.lower() != ".mp4":
         raise InputError(f"{path.name[:80]}: a movie is an .mp4; give it a name that ends so")
+    check_file(path)
     folder = Path(result)
     parts = ResultParts(folder)
     prepared = kept_clip(folder, parts.head).prepared
     places = _chosen(parts.numbers, movie.frames, folder)
     fps = movie.fps or float(parts.head.attrs.get("fps", 25.0))
-    path.parent.mkdir(parents=True, exist_ok=True)
     with aside(path) as part:
         _encode(
             part,

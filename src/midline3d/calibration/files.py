@@ -13,6 +13,7 @@ import numpy as np
 from midline3d.calibration.opencv import OPENCV_SUFFIXES, from_folder, from_opencv, write_opencv
 from midline3d.calibration.records import Calibration, Camera, make_calibration, make_camera
 from midline3d.errors import InputError
+from midline3d.files import check_file
 from midline3d.reading import read_text, read_toml, shortened, validated
 
 
@@ -37,6 +38,7 @@ def check_target(path: Path | str) -> None:
     """Complains about a path that no calibration can be written to, before work is done for it."""
     if Path(path).suffix.lower() not in (".json", ".toml", *OPENCV_SUFFIXES):
         raise InputError(f"{path}: a calibration is written as .json, .toml (anipose) or .xml, .yml (OpenCV)")
+    check_file(Path(path))
 
 
 def save_calibration(calibration: Calibration, path: Path | str) -> None:

@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import Device, Jobs, Json, Seed, SettingsFile, Where, Within, chosen_device, names_in
+from midline3d.cli.options import (
+    Device,
+    Jobs,
+    Json,
+    Seed,
+    SettingsFile,
+    Where,
+    Within,
+    chosen_device,
+    drawable,
+    names_in,
+)
 from midline3d.cli.terminal import print_json, say_places, working
 
 
@@ -34,6 +45,7 @@ def bench(
     from midline3d.bench import bench as measure
     from midline3d.bench import draw, table
 
+    drawable(plot, "--plot")
     with working("give the same command again") as tick:
         figures = measure(chosen_device(device), lambda doing: tick(doing, 0, 0), compare=plot is not None)
     if plot is not None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from midline3d.errors import InputError
+from midline3d.files import check_file
 
 
 class Device(StrEnum):
@@ -59,6 +60,13 @@ def drawable(path: Path | None, option: str) -> None:
     """Says in one sentence, before anything is computed, where a figure cannot be drawn to."""
     if path is not None and (path.suffix.lower() not in DRAWN or not path.absolute().parent.is_dir()):
         raise InputError(f"{option} is '{path}'; name a {', '.join(DRAWN)} file in a folder that exists")
+    writable(path)
+
+
+def writable(path: Path | None) -> None:
+    """Says the same of a file of any kind, where one is given."""
+    if path is not None:
+        check_file(path)
 
 
 def frame_ends(text: str) -> tuple[int, int | None]:

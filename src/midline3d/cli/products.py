@@ -109,6 +109,7 @@ def kinematics(
     """How the animal is bent and how it moves: kinematics.nc and tables, each with unit and standard deviation."""
     from dataclasses import replace
 
+    from midline3d.files import check_folder
     from midline3d.kinematics import Options, of, summary, write
     from midline3d.store import ResultParts
 
@@ -119,6 +120,7 @@ def kinematics(
         options = replace(options, draws=draws)
     options.check()
     ResultParts(result)  # complains where it is none, before anything is said
+    check_folder(out or _folder(result))
     world = _world(result, frame, no_frame)
     with working("give the same command again") as tick:
         tick("measuring", 0, 0)

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from midline3d.cli.options import DRAWN, Json, RecordingPath, Seed, SettingsFile, Shortest
+from midline3d.cli.options import Json, RecordingPath, Seed, SettingsFile, Shortest, drawable
 from midline3d.cli.terminal import print_json, say_places, working
-from midline3d.errors import InputError
 
 
 class Source(StrEnum):
@@ -68,12 +67,13 @@ def check(
 
     from midline3d.bench import frame_seconds
     from midline3d.recording.check import check as look
+    from midline3d.recording.inputs import spare_input
     from midline3d.settings import load_settings
 
     chosen = load_settings(settings)
-    if picture is not None and (picture.suffix.lower() not in DRAWN or not picture.absolute().parent.is_dir()):
-        kinds = ", ".join(DRAWN)
-        raise InputError(f"{picture}: no picture can be drawn there; give a name in {kinds}, in a folder that there is")
+    drawable(picture, "--picture")
+    if picture is not None:
+        spare_input(recording, picture)
     pace = partial(frame_seconds, chosen)
     with working("give the same command again") as tick:
         report = look(

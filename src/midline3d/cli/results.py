@@ -26,6 +26,7 @@ from midline3d.cli.options import (
     drawable,
     frame_ends,
     frame_range,
+    writable,
 )
 from midline3d.cli.terminal import complain, print_json, say_places, working
 from midline3d.errors import InputError
@@ -198,6 +199,7 @@ def _validate(result: Path, annotations: Path, plot: Path | None, csv: Path | No
     from midline3d.evaluate.annotation_figure import draw_annotations
 
     drawable(plot, "--plot")
+    writable(csv)
     measured = evaluate_annotations(result, annotations)
     pairs = agreement(measured.clicks)
     if plot is not None:

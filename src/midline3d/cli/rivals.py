@@ -23,6 +23,7 @@ from midline3d.cli.options import (
     frame_ends,
     frame_range,
     names_in,
+    writable,
 )
 from midline3d.cli.terminal import print_json, say_places, working
 from midline3d.errors import InputError
@@ -88,6 +89,7 @@ def compare(
     from midline3d.evaluate.rendered import compare as hold_against
 
     drawable(plot, "--plot")
+    writable(csv)
     others: dict[str, Path] = {}
     for path in midlines:
         name = path.parent.name if path.name == "midline.nc" else path.stem if path.suffix else path.name

@@ -14,7 +14,7 @@ from midline3d.export.material import Choice, Material, folder_of, material, mat
 from midline3d.export.nwb import write_nwb
 from midline3d.export.tables import write_anipose, write_csv, write_parquet
 from midline3d.export.wcon import write_wcon
-from midline3d.files import aside
+from midline3d.files import aside, check_file
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ def check_export(result: Path, to: str, out: Path | str | None, choice: Choice) 
         raise InputError(f"{path}: a file of {to} ends in {Path(name).suffix}; give such a name, or a folder")
     if path.resolve() == (folder_of(result) / "midline.nc").resolve():
         raise InputError(f"{path}: is the result itself; give another name")
+    check_file(path)
     if to == "nwb" and (choice.start is None or choice.start.tzinfo is None):
         raise InputError(
             "NWB asks when the session began, which no video says; give --start 2025-03-31T14:00:00+01:00, or so"

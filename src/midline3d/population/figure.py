@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from midline3d.files import aside
 from midline3d.population.coverage import DIRECTIONS, REGIONS
 from midline3d.population.summary import GOOD_ENDS, GOOD_MIDLINE, Summary, is_fair
 
@@ -31,7 +32,8 @@ def draw_figure(summary: Summary, path: Path) -> None:
     _deviations(axes[1, 2], summary)
     _doubts(axes[0, 3], summary)
     axes[1, 3].axis("off")
-    figure.savefig(path, dpi=130)
+    with aside(path) as part:
+        figure.savefig(part, dpi=130)
 
 
 def _spread(axes: Axes, summary: Summary) -> None:

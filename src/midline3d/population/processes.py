@@ -15,7 +15,7 @@ from threading import Event
 from typing import Any
 
 from midline3d.errors import InputError
-from midline3d.files import write_whole
+from midline3d.files import check_folder, write_whole
 
 LOOKING = 0.2
 """Seconds between looks at a process."""
@@ -25,6 +25,7 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 def claim_folder(out: Path, kind: str, conditions: dict[str, Any], record: str) -> bool:
     """Makes a folder for runs of a kind, or sees that what lies there was run under the same conditions, which are
     kept in the file `record`. Whether it is new."""
+    check_folder(out)
     file = out / record
     if file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from midline3d.errors import InputError
+from midline3d.files import write_whole
 from midline3d.population.figure import draw_figure
 from midline3d.population.rows import Manner, Progress, claim_rows, make_rows
 from midline3d.population.summary import Summary
@@ -70,6 +71,6 @@ def benchmark(
     plans = {f"{seed:05d}": exam.plan(seed) for seed in exam.seeds}
     rows = make_rows(out, plans, Manner(jobs, exam.limit, keep=keep), progress or (lambda *_: None))
     summary = Summary(tuple(rows.values()))
-    (out / "summary.json").write_text(json.dumps(summary.as_dict(), indent=1), encoding="utf-8")
+    write_whole(out / "summary.json", json.dumps(summary.as_dict(), indent=1).encode())
     draw_figure(summary, out / "benchmark.png")
     return summary

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from midline3d.appearance import ViewAppearance, optics
 from midline3d.cameras import scale
 from midline3d.errors import InputError
+from midline3d.files import aside, check_file
 from midline3d.rendering import render
 from midline3d.store import ResultParts
 from midline3d.tracking.clip import Clip, kept_body, kept_clip
@@ -57,11 +58,12 @@ def frame_figure(result: Path | str, frame: int, path: Path | str) -> Path:
     """Draws one frame of the result in a folder and writes the picture (PNG, PDF or SVG, as the path ends)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+    path = Path(path)
+    check_file(path)
     figure = draw(read_frame(Path(result), frame))
     FigureCanvasAgg(figure)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, facecolor=PAPER)
+    with aside(path) as part:
+        figure.savefig(part, facecolor=PAPER)
     return path
 
 

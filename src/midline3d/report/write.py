@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from midline3d.errors import InputError
-from midline3d.files import guarded, write_whole
+from midline3d.files import check_folder, guarded, write_whole
 from midline3d.report import courses, ranking, shapes, words
 from midline3d.report.material import Material, Undrawable, gathered
 from midline3d.report.page import Chart, Section, page
@@ -81,6 +81,7 @@ def write_report(result: Path | str, out: Path | str | None = None, progress: Pr
         raise InputError(f"{folder} is a file's name; give the folder that the report is to be written to")
     with guarded(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder)
     charts = {}
     for done, name in enumerate(FIGURES):
         if progress is not None:

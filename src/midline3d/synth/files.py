@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
+from midline3d.files import check_folder, guarded
 from midline3d.synth.body import arc_length, resample
 from midline3d.synth.rig import Camera
 from midline3d.synth.scene import VARIED, Plan, Scene, make_scene
@@ -33,6 +34,14 @@ def simulate(out: Path, plan: Plan | None = None, progress: Callable[[int, int],
     out = Path(out)
     if out.is_dir() and any(out.iterdir()) and not (out / "truth.nc").exists():
         raise InputError(f"{out}: holds files that are no simulated recording; give a new folder")
+    check_folder(out)
+    with guarded(out):
+        _write(out, scene, progress)
+    return out
+
+
+def _write(out: Path, scene: AnyScene, progress: Callable[[int, int], None] | None) -> None:
+    """Everything in it, the description last."""
     out.mkdir(parents=True, exist_ok=True)
     total = len(scene.views) * scene.plan.frames
     done = 0
@@ -44,11 +53,15 @@ def simulate(out: Path, plan: Plan | None = None, progress: Callable[[int, int],
                 if progress is not None:
                     progress(done, total)
         if has_background(scene):
-            cv2.imwrite(str(out / f"background-{camera.name}.png"), scene.background(index))
+            _keep(out / f"background-{camera.name}.png", scene.background(index))
     (out / "calibration.json").write_text(_calibration(scene.calibration), encoding="utf-8")
     truth(scene).to_netcdf(out / "truth.nc", engine="h5netcdf")
     (out / "recording.toml").write_text(_recording(scene), encoding="utf-8")
-    return out
+
+
+def _keep(path: Path, picture: Picture) -> None:
+    """A picture as PNG: OpenCV would say nothing of a disk that does not take it."""
+    path.write_bytes(cv2.imencode(".png", picture)[1].tobytes())
 
 
 def truth(scene: AnyScene) -> xr.Dataset:
@@ -144,7 +157,7 @@ class _PictureWriter:
 
     def write(self, picture: Picture) -> None:
         if self._kind == "png":
-            cv2.imwrite(str(self._path / f"{self._count:06d}.png"), picture)
+            _keep(self._path / f"{self._count:06d}.png", picture)
         elif self._kind == "npy":
             self._stack[self._count] = picture
         else:

@@ -17,6 +17,7 @@ from midline3d.calibration import load_calibration
 from midline3d.errors import InputError
 from midline3d.evaluate.agreement import Agreement, agreement
 from midline3d.evaluate.clicks import LABELS, Click, read_clicks, write_clicks
+from midline3d.files import check_file
 from midline3d.recording import Prepared
 from midline3d.store.lock import locked
 from midline3d.store.manifest import Manifest
@@ -54,6 +55,7 @@ class Annotating:
         for name in ("crops", "calibration.json"):
             if not (self.folder / name).exists():
                 raise InputError(f"{folder} has no {name}, which is needed here; give the folder of a result")
+        check_file(self.file)
         self._cameras = Manifest.read(self.folder).header.cameras
         self._prepared = Prepared(self.folder / "crops", load_calibration(self.folder / "calibration.json"))
         self.images = self._chosen(count, frames)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from midline3d.files import aside
 from midline3d.recording.check.looking import Seen
 from midline3d.recording.description import Recording
 from midline3d.recording.locating.places import ABSENT
@@ -33,7 +34,8 @@ def draw_report(recording: Recording, seen: Sequence[Seen], path: Path) -> None:
         if chosen is not None:
             _mark(axes, chosen, index)
     _course(figure, grid[1, :], recording, seen)
-    figure.savefig(path)
+    with aside(path) as part:
+        figure.savefig(part)
 
 
 def _mark(axes: Any, one: Seen, view: int) -> None:
