@@ -15,7 +15,7 @@ from test_cli import Command, midline3d, refused  # noqa: F401
 from test_export import made
 from test_kinematics_motion import crawler
 
-from midline3d.kinematics import Options, of
+from midline3d.kinematics import Options, of, write
 from midline3d.store import FrameResult, Header, Result
 from midline3d.world import world_of
 
@@ -46,6 +46,11 @@ def test_kinematics(out: Path, midline3d: Command, refused: Callable[..., str], 
     table = pd.read_csv(tmp_path / "kinematics.csv")
     assert len(table) == 100 and {"speed_std", "velocity_z_std", "planarity_std"} <= set(table.columns)
     assert "whole number from 0" in refused("kinematics", out, "--draws", "-3")
+    assert {"kinematics-runs.csv", "kinematics-turns.csv"} < {place.name for place in tmp_path.iterdir()}
+    places = write(reported.drop_dims(["run", "turn"]), tmp_path)
+    assert set(places.values()) == set(tmp_path.iterdir()) and len(places) == 3
+    run = midline3d("kinematics", out, "--window", "100")
+    assert run.status == 2 and "window of the kinematics is 100 s, but the recording lasts 4 s (100 frames)" in run.err
     run = midline3d("kinematics", out / "midline.nc", "--window", "0.6", "--draws", "0", "--json")
     figures = json.loads(run.out)
     assert figures["summary"]["speed"]["units"] == "mm/s" and figures["summary"]["frequency"]["values"] >= 0

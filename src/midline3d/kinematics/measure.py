@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from midline3d.errors import InputError
 from midline3d.kinematics.deviations import Deviations, deviations_of
 from midline3d.kinematics.draws import cloud
 from midline3d.kinematics.grid import Midlines, is_placed, midlines_of
@@ -41,6 +42,7 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     options.check()
     world = world_of(result.attrs) if world is None else world
     lines = midlines_of(result, world, options.without)
+    _check_window(options, lines)
     result = result.drop_vars(["position", "curvature"], errors="ignore")  # of a long recording some GB
     directed = not np.array_equal(world.rotation, np.eye(3))
     scope = Scope(options, is_placed(result), directed, straightness_limit(lines, options))
@@ -52,6 +54,16 @@ def of(result: xr.Dataset | Path | str, options: Options | None = None, world: W
     elif options.draws:
         values |= no_deviations(values)
     return _dataset(result, lines, values, options, _attributes(result, lines, options, world, deviations))
+
+
+def _check_window(options: Options, lines: Midlines) -> None:
+    """Complains about a window that was chosen longer than the recording: nothing would have a derivative in time."""
+    lasts = len(lines.points) / lines.fps
+    if options.window != Options().window and options.window > lasts:
+        raise InputError(
+            f"the window of the kinematics is {options.window:g} s, but the recording lasts {lasts:.3g} s "
+            f"({len(lines.points)} frames); give a shorter one"
+        )
 
 
 def _asked_of(path: Path | str) -> xr.Dataset:

@@ -21,7 +21,8 @@ def write(kinematics: xr.Dataset, folder: Path) -> dict[str, Path]:
     """Writes kinematics.nc and its tables; returns what lies where, by what it is.
 
     kinematics.csv has a row for every frame, kinematics-summary.csv one for every quantity, and where there are any,
-    kinematics-runs.csv and kinematics-turns.csv one for each run and turn.
+    kinematics-runs.csv and kinematics-turns.csv one for each run and turn. What
+    an earlier call left of these goes.
     """
     folder = Path(folder)
     places = {"all of it": folder / f"{NAME}.nc"}
@@ -35,6 +36,10 @@ def write(kinematics: xr.Dataset, folder: Path) -> dict[str, Path]:
         places[what] = folder / f"{NAME}{suffix}.csv"
         with aside(places[what]) as part:
             table.to_csv(part, index=False, na_rep="NaN", float_format="%.9g")
+    for suffix in ("-runs", "-turns"):
+        old = folder / f"{NAME}{suffix}.csv"
+        if old not in places.values():
+            old.unlink(missing_ok=True)  # of an earlier run, which found some
     return places
 
 
