@@ -17,6 +17,7 @@ from midline3d.baselines.voxels import longest_path, thinned
 from midline3d.evaluate.comparison import Comparison
 from midline3d.evaluate.comparison_figure import draw_comparison
 from midline3d.evaluate.rendered import compare
+from midline3d.export import Choice, export_result
 from midline3d.recording import prepare
 
 FRAMES = 3
@@ -142,6 +143,20 @@ def test_losses_under_one_renderer(recording: Path, crops: Path, tmp_path: Path)
     assert (tmp_path / "losses.csv").read_text().splitlines()[1].endswith(",,,")
     draw_comparison(found, tmp_path / "losses.png")
     assert (tmp_path / "losses.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("form", ["csv", "wide", "movement", "npz"])
+def test_a_results_own_export_scores_like_the_result(worm_result: Path, tmp_path: Path, form: str) -> None:
+    """By the image columns of a table, or by its points through the cameras with the frame's own shifts."""
+    if form == "npz":
+        points = open_result(worm_result).position.isel(individual=0).transpose("time", "keypoint", "space").values
+        file = tmp_path / "points.npz"
+        np.savez(file, position=points, frame=open_result(worm_result).frame.values, fps=25.0)
+    else:
+        choice = Choice(wide=form == "wide")
+        file = export_result(worm_result, "csv" if form == "wide" else form, tmp_path, choice)
+    figures = compare(worm_result, {"exported": file}).summary()["methods"]["exported"]
+    assert figures["ratio"] == pytest.approx(1.0, abs=0.02) and figures["common_frames"] > 10
 
 
 def test_moving_averages_do_not_reach_over_what_is_missing() -> None:

@@ -2,7 +2,7 @@
 
 Forms that are read (docs/export.md has examples); lengths are mm in the calibration's world, head first:
 
-    .csv, .parquet   long: columns frame, keypoint, x, y, z; a row for every point
+    .csv, .parquet   long: columns frame, keypoint, x, y, z, and if known u_CAMERA, v_CAMERA; a row for every point
                      wide: columns frame, x_0, y_0, z_0, x_1 ...; a row for every frame
                      Anipose's: columns fnum, NAME_x, NAME_y, NAME_z ...; in the order of the columns
     .npz             position (frame, keypoint, 3); and where they are known frame (frame,) and fps
@@ -36,6 +36,7 @@ LARGEST = 10**9
 def read(path: Path | str, fps: float | None = None) -> xr.Dataset:
     """Midlines from a file: position (time, space, keypoint, individual), mm, and frame numbers.
 
+    A long table with columns u_CAMERA, v_CAMERA also gives projection (time, camera, keypoint, image), px.
     fps: frames a second, where the file does not say them. What is missing in a frame makes it lost: NaN.
     """
     path = Path(path)
@@ -121,7 +122,16 @@ def _from_long(table: pd.DataFrame, path: Path, fps: float | None) -> xr.Dataset
         raise InputError(f"{path}: hardly any frame has every keypoint; number keypoints alike in all frames")
     points = np.full((len(numbers), len(places), 3), np.nan)
     points[rows, columns] = _numbers(table, ["x", "y", "z"], path)
-    return make(points, numbers, fps, str(path))
+    found = make(points, numbers, fps, str(path))
+    names = [str(name)[2:] for name in table.columns if str(name).startswith("u_") and f"v_{name[2:]}" in table.columns]
+    if not names:
+        return found
+    pixels = np.full((len(numbers), len(places), len(names), 2), np.nan)
+    listed = [f"{axis}_{name}" for name in names for axis in "uv"]
+    pixels[rows, columns] = _numbers(table, listed, path).reshape(-1, len(names), 2)
+    px = {"units": "px", "long_name": "midline in the full pictures"}
+    seen = ("time", "camera", "keypoint", "image"), pixels.transpose(0, 2, 1, 3), px
+    return found.assign(projection=seen).assign_coords(camera=names, image=["u", "v"])
 
 
 def _from_anipose(table: pd.DataFrame, path: Path, fps: float | None) -> xr.Dataset:

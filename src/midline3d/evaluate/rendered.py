@@ -21,7 +21,7 @@ from midline3d.recording import Prepared
 from midline3d.rendering import render
 from midline3d.settings import stored_settings
 from midline3d.shapes import Tensor
-from midline3d.tracking.clip import Clip
+from midline3d.tracking.clip import Clip, with_kept_basis
 
 Array = NDArray[np.float64]
 
@@ -47,6 +47,21 @@ class Fitted:
     """sigma, iota, rho (frame, camera)."""
 
 
+@dataclass(frozen=True)
+class Through:
+    """How a result's own midlines come into the pictures, for midlines that have places in space alone."""
+
+    cameras: rig.Cameras
+    shifts: dict[int, Array]
+    """px: how the views have moved against each other, by the frame's number."""
+
+    def project(self, points: Array, frames: list[int]) -> Array:
+        """(frame, camera, keypoint, 2) px of midlines (frame, keypoint, 3), mm."""
+        none = np.zeros(self.cameras.shift_basis.shape[-1])
+        shift = np.stack([self.shifts.get(frame, none) for frame in frames])
+        return np.asarray(rig.project(self.cameras, torch.from_numpy(points), torch.from_numpy(shift)).numpy())
+
+
 def compare(
     result: Path | str, others: dict[str, Path], name: str = "midline3d", progress: Progress | None = None
 ) -> Comparison:
@@ -61,8 +76,9 @@ def compare(
     first = clip.prepared.start
     frames = first + np.arange(len(clip.prepared))
     lines = {name: _drawn(own, frames, cameras)}
+    through = Through(with_kept_basis(folder, clip.cameras), _shifts(own))
     for other, path in others.items():
-        lines[other] = _others(path, frames, cameras, clip)
+        lines[other] = _others(path, frames, cameras, through)
     start = _first_parameters(own, clip)
     losses = {}
     for index, (method, seen) in enumerate(lines.items()):
@@ -145,17 +161,28 @@ def _drawn(result: xr.Dataset, frames: NDArray[np.int64], cameras: list[str]) ->
     return _resampled(found)
 
 
-def _others(path: Path, frames: NDArray[np.int64], cameras: list[str], clip: Clip) -> Array:
-    """The same of another method: its own projections where it has some, else its midlines through the cameras."""
+def _shifts(result: xr.Dataset) -> dict[int, Array]:
+    """Those of the frames that have any."""
+    if "shift" not in result:
+        return {}
+    known = result["shift"].transpose("frame", ...).values.astype(np.float64)
+    listed = zip(result.frame.values.tolist(), known, strict=True)
+    return {int(frame): shift for frame, shift in listed if np.isfinite(shift).all()}
+
+
+def _others(path: Path, frames: NDArray[np.int64], cameras: list[str], through: Through) -> Array:
+    """The same of another method: its own projections where it has some, else its midlines as the result's are seen."""
     file = path / "midline.nc" if path.is_dir() else path
     found = midlines.read(file).swap_dims(time="frame")
+    if "projection" in found and set(cameras) <= set(map(str, found.camera.values)):
+        return _drawn(found, frames, cameras)
+    found = found.drop_dims("camera", errors="ignore")
     if file.suffix == ".nc":
         with xr.open_dataset(file, engine="h5netcdf") as whole:
             if "projection" in whole and set(cameras) <= set(map(str, whole.camera.values)):
                 return _drawn(by_frame(whole.load()), frames, cameras)
     points = found.position.isel(individual=0).transpose("frame", "keypoint", "space").values
-    pixels = rig.project(clip.cameras, torch.from_numpy(points.reshape(1, -1, 3)))[0].numpy()
-    seen = pixels.reshape(len(cameras), len(points), -1, 2).transpose(1, 0, 2, 3)
+    seen = through.project(points, found.frame.values.tolist())
     return _drawn(
         found.assign(projection=(("frame", "camera", "keypoint", "image"), seen), camera=cameras), frames, cameras
     )
