@@ -56,6 +56,19 @@ def test_a_complete_result(tmp_path: Path) -> None:
             assert reported in text, reported
 
 
+def test_one_frame_without_an_animal(tmp_path: Path) -> None:
+    """One is counted as one; and nothing has a head, however the run took its ends to lie."""
+    with Result.create(tmp_path, replace(RUN, frames=(10,))) as result:
+        result.note(head_confidence=0.547)
+        assert info(tmp_path).facts["head_confidence"] == 0.547
+        result.append(10, FrameResult("lost", reason="not located"))
+    found = info(tmp_path)
+    assert found.summary() == "1 frame: 0 ok, 1 lost"
+    assert found.warning() == "1 frame to look at: 10 (not located 1)"
+    assert "look at    10 (not located 1)" in found.text() and "confidence" not in found.text()
+    assert "head_confidence" not in found.as_dict()
+
+
 def test_a_growing_result(tmp_path: Path) -> None:
     filled(tmp_path, (10, 11, 12))
     found = info(tmp_path)

@@ -71,6 +71,11 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({fault.strerror or fault}); check the path") from None
 
 
+def number_of(count: int, thing: str) -> str:
+    """Things counted for people: "1 frame", "40 frames"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def shortened(thing: object, length: int = 120) -> str:
     """A value or a fault on one line, cut where it is long."""
     text = " ".join(str(thing).split())

@@ -19,6 +19,7 @@ from midline3d.calibration import Calibration
 from midline3d.cameras import Cameras, project, projection_jacobian, triangulate
 from midline3d.errors import InputError
 from midline3d.fitting.body import Body, Rig, Shared, learn
+from midline3d.reading import number_of
 from midline3d.recording import load_recording
 from midline3d.settings import RefineSettings
 from midline3d.shapes import Float, Tensor
@@ -65,7 +66,7 @@ class Refinement:
         from rich.table import Table
 
         size = " x ".join(f"{side:.1f}" for side in self.volume)
-        title = f"Adjusted to {len(self.frames)} frames, over {size} mm"
+        title = f"Adjusted to {number_of(len(self.frames), 'frame')}, over {size} mm"
         table = Table(title=title, caption="px; the common place, direction and scale of all cameras stay as they were")
         columns = ("camera", "change, mean", "largest", "reprojection before", "after")
         for index, column in enumerate(columns):

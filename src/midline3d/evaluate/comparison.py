@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from midline3d.evaluate.words import mean, spread, table_of
 from midline3d.files import write_whole
+from midline3d.reading import number_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +83,7 @@ class Comparison:
             rows.append((name, f"{figures['recovered']:.1%}", loss + std, ratio, better))
         columns = ("method", "frames with a midline", "loss x 1000 (std)", "ratio", f"{self.reference} lower in")
         caption = "mean squared difference of render and image; ratio over frames that both have"
-        return table_of(f"Pixel losses over {len(self.frames)} frames", columns, rows, caption)
+        return table_of(f"Pixel losses over {number_of(len(self.frames), 'frame')}", columns, rows, caption)
 
     def write_table(self, path: Path) -> None:
         """Every frame's losses as CSV, their moving averages and standard deviations beside them."""

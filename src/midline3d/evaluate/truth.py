@@ -15,6 +15,7 @@ from midline3d.errors import InputError
 from midline3d.evaluate.geometry import arc_length, distance_to_polyline, evenly, rigid_distance
 from midline3d.evaluate.opening import by_frame, in_parts, lost_in, points_of, started
 from midline3d.evaluate.words import mean, table_of, text
+from midline3d.reading import number_of
 from midline3d.store import ResultParts
 from midline3d.store.parts import BLOCK
 
@@ -86,7 +87,7 @@ class Evaluation:
         figures = self.summary()
         rows = [(name, *(text(view[key], "px") for key in view)) for name, view in figures["cameras"].items()]
         rows.append(("all", *(text(figures[key], "px") for key in ("midline_px", "head_px", "tail_px"))))
-        title = f"{figures['frames']} frames, {figures['lost']} lost, {figures['swapped']} head-tail swaps"
+        title = f"{number_of(figures['frames'], 'frame')}, {figures['lost']} lost, {figures['swapped']} head-tail swaps"
         caption = (
             f"3D shape {text(figures['shape_percent'], '%')} of the length, "
             f"length wrong by {text(figures['length_percent'], '%')}"
@@ -118,7 +119,8 @@ def evaluate_truth(result: xr.Dataset | Path | str, truth: xr.Dataset | Path | s
     parts = [_measured(one, other, cameras) for one, other in _beside(found, true, frames)]
     names = [item.name for item in fields(Evaluation) if item.name not in ("cameras", "head_confidence")]
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return replace(parts[0], **joined)
+    sure = None if joined["lost"].all() else parts[0].head_confidence
+    return replace(parts[0], **joined, head_confidence=sure)
 
 
 def _beside(

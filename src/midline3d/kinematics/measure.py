@@ -18,6 +18,7 @@ from midline3d.kinematics.quantities import COORDINATES, QUANTITIES, STD, Quanti
 from midline3d.kinematics.smoothing import Window
 from midline3d.kinematics.spread import no_deviations, standard_deviations
 from midline3d.kinematics.values import Scope, Values, straightness_limit, values_of
+from midline3d.reading import number_of
 from midline3d.store import ResultParts
 from midline3d.world import World, world_of
 
@@ -62,7 +63,7 @@ def _check_window(options: Options, lines: Midlines) -> None:
     if options.window != Options().window and options.window > lasts:
         raise InputError(
             f"the window of the kinematics is {options.window:g} s, but the recording lasts {lasts:.3g} s "
-            f"({len(lines.points)} frames); give a shorter one"
+            f"({number_of(len(lines.points), 'frame')}); give a shorter one"
         )
 
 

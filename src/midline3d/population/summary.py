@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from midline3d.population.coverage import DIRECTIONS, REGIONS, WITHIN, pooled
 from midline3d.population.score import BINS, DOUBTS
+from midline3d.reading import number_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -143,7 +144,7 @@ class Summary:
             f"{LONG_ENOUGH:g} px or more and a contrast of {CLEAR_ENOUGH:g} times the noise",
             *(f"{row['seed']} ({row.get('family', 'not drawn')}): {row['reason']}" for row in self.failed),
         ]
-        title = f"{len(self.rows)} recordings, {all_of_it['frames']} frames"
+        title = f"{number_of(len(self.rows), 'recording')}, {number_of(all_of_it['frames'], 'frame')}"
         return _table(title, ("of the recordings", "median", "90th percentile", "worst"), rows, "\n".join(lines))
 
     def _by_family(self) -> Table:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from midline3d.calibration import Calibration, check_rig, load_calibration
 from midline3d.errors import InputError
-from midline3d.reading import read_toml, shortened, validated
+from midline3d.reading import number_of, read_toml, shortened, validated
 from midline3d.recording.sources import Source, exists, open_source
 from midline3d.world import FrameEntry, World, make_world
 
@@ -199,7 +199,8 @@ def _open_view(folder: Path, camera: CameraEntry) -> View:
     view = View(camera.name, source, camera.offset, background)
     if view.count < 1:
         raise InputError(
-            f"the offset of '{camera.name}' is {camera.offset}, but it has only {source.count} frames; lower the offset"
+            f"the offset of '{camera.name}' is {camera.offset}, but it has only {number_of(source.count, 'frame')}; "
+            "lower the offset"
         )
     return view
 
@@ -218,7 +219,7 @@ def _common_count(views: tuple[View, ...], shortest: bool) -> int:
     least, most = min(views, key=lambda view: view.count), max(views, key=lambda view: view.count)
     if least.count != most.count and not shortest:
         raise InputError(
-            f"{most.name} has {most.count - least.count} frames more than {least.name} "
+            f"{most.name} has {number_of(most.count - least.count, 'frame')} more than {least.name} "
             f"({most.count}, {least.count}): set cameras.offset, or --shortest to drop the tail"
         )
     return least.count

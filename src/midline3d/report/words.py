@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from midline3d.kinematics import summary
+from midline3d.reading import number_of
 from midline3d.report.courses import pair_misses
 from midline3d.report.material import Array, Material, Undrawable
 from midline3d.store import EDITS, REASONS, ranges
@@ -58,7 +59,8 @@ def state(material: Material) -> str:
     pending = about.counts.get("pending", 0)
     if pending:
         return (
-            f"This result is not complete: {len(material.frames) - pending} of {len(material.frames)} frames are done. "
+            f"This result is not complete: {len(material.frames) - pending} of "
+            f"{number_of(len(material.frames), 'frame')} are done. "
             "The report shows those; give it again when the run has ended."
         )
     return ""
@@ -71,9 +73,9 @@ def tiles(material: Material) -> list[Tile]:
     suspect, gone = counts["suspect"], counts["lost"] + counts["unreadable"]
     return [
         Tile("frames", f"{total}", _duration(material), "ok" if done == total else "suspect"),
-        Tile("ok", _share(counts["ok"], done), f"{counts['ok']} frames", "ok" if counts["ok"] else "lost"),
-        Tile("suspect", _share(suspect, done), f"{suspect} frames", "suspect" if suspect else "ok"),
-        Tile("lost or unreadable", _share(gone, done), f"{gone} frames", "lost" if gone else "ok"),
+        Tile("ok", _share(counts["ok"], done), number_of(counts["ok"], "frame"), "ok" if counts["ok"] else "lost"),
+        Tile("suspect", _share(suspect, done), number_of(suspect, "frame"), "suspect" if suspect else "ok"),
+        Tile("lost or unreadable", _share(gone, done), number_of(gone, "frame"), "lost" if gone else "ok"),
         _length(material),
         _head(material),
         _explained(material),

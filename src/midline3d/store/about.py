@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from midline3d.errors import InputError
+from midline3d.reading import number_of
 from midline3d.settings import Settings, dump_settings
 from midline3d.store.dataset import PENDING
 from midline3d.store.difference import flat, span
@@ -102,14 +103,14 @@ class About:
     def summary(self) -> str:
         """How many frames became what, in one line."""
         parts = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count or status == "ok")
-        return f"{len(self.frames.number)} frames: {parts}"
+        return f"{number_of(len(self.frames.number), 'frame')}: {parts}"
 
     def warning(self) -> str | None:
         """The frames to look at, in one line; None where there are none."""
         if not self.doubtful:
             return None
         why = ", ".join(f"{reason} {count}" for reason, count in list(self.reasons.items())[:4])
-        parts = f"{len(self.doubtful)} frames to look at: {ranges(self.doubtful)}"
+        parts = f"{number_of(len(self.doubtful), 'frame')} to look at: {ranges(self.doubtful)}"
         return f"{parts} ({why})" if why else parts
 
     def text(self) -> str:
@@ -118,7 +119,7 @@ class About:
         parts = {
             "recording": self._recording(),
             "frames": self.summary().partition(": ")[2],
-            "look at": (self.warning() or "nothing").removeprefix(f"{len(self.doubtful)} frames to look at: "),
+            "look at": (self.warning() or "nothing").partition(" to look at: ")[2] or "nothing",
             "explained": ", ".join(f"{name} {share:.0%}" for name, share in self.frames.explained.items()),
             "length": self._length(),
             "head": _percent("keypoint 0, with a confidence of", facts.get("head_confidence")),
@@ -187,12 +188,12 @@ def _of_folder(path: Path, manifest: Manifest | None, frames: Frames, faults: li
     content = fingerprint(segments_in(path, manifest.since if manifest else 0))
     fresh = final_attributes(path / FINAL).get("segments") == content
     if pending:
-        missing.append(f"{len(pending)} frames ({ranges(pending)}), which the same command goes on with")
+        missing.append(f"{number_of(len(pending), 'frame')} ({ranges(pending)}), which the same command goes on with")
     elif not fresh:
         missing.append(f"{FINAL}, which the same command writes")
     missing += [f"{name} ({what})" for name, what in BESIDE.items() if not (path / name).exists()]
     state = "damaged" if faults else "complete" if fresh and not pending else "growing"
-    facts = {} if header is None else _facts(header)
+    facts = {} if header is None else _facts(header, frames)
     changed = {} if header is None else _changed(header.settings)
     return About(path, state, frames, facts, changed, tuple(missing), tuple(faults))
 
@@ -217,7 +218,7 @@ def _of_file(path: Path) -> About:
         version=str(attributes.get("version", "")),
         attributes=rest,
     )
-    return About(path, "complete", frames, _facts(header), _changed(header.settings))
+    return About(path, "complete", frames, _facts(header, frames), _changed(header.settings))
 
 
 _WANTED = ("frame", "status", "reason", "edited", "explained")
@@ -279,13 +280,13 @@ def _shares(values: Any, cameras: tuple[str, ...]) -> dict[str, float]:
     return {name: float(np.median(shares)) for name, shares in known.items() if len(shares)}
 
 
-def _facts(header: Header) -> dict[str, Any]:
+def _facts(header: Header, frames: Frames) -> dict[str, Any]:
+    """What the run noted; which end is the head only where there is, or may still come, an animal to have one."""
     names = ("fps", "version", "device", "seed")
-    return {
-        **{name: getattr(header, name) for name in names},
-        "cameras": list(header.cameras),
-        **header.attributes,
-    }
+    noted = dict(header.attributes)
+    if not frames.where("ok", "suspect", PENDING):
+        noted.pop("head_confidence", None)
+    return {**{name: getattr(header, name) for name in names}, "cameras": list(header.cameras), **noted}
 
 
 def _changed(settings: str) -> dict[str, tuple[Any, Any]]:

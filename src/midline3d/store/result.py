@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.files import aside, guarded
+from midline3d.reading import number_of
 from midline3d.store.dataset import PENDING, Part, assemble, attributes_of, blocks, write_netcdf
 from midline3d.store.difference import check_same_run
 from midline3d.store.kept import KEPT, is_kept, read_kept, write_kept
@@ -325,7 +326,8 @@ class Result:
         path, left = self.folder / FINAL, len(self._expected) - len(self._home)
         if left:
             raise InputError(
-                f"{self.folder}: {left} of {len(self.header.frames)} frames are still to do; resume the run"
+                f"{self.folder}: {left} of {number_of(len(self.header.frames), 'frame')} are still to do; "
+                "resume the run"
             )
         self.flush()
         # Read back as they will stand there, so that what was noted since is missed.

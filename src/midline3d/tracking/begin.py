@@ -18,6 +18,7 @@ from midline3d.fitting.contact import as_bodies, through_itself
 from midline3d.fitting.second_order import fit
 from midline3d.fitting.start import search
 from midline3d.fitting.views import room_around
+from midline3d.reading import number_of
 from midline3d.settings import BodySettings, SecondOrderSettings
 from midline3d.shapes import Float
 from midline3d.state import FrameState, merged
@@ -173,7 +174,7 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
             break
         if not settings.confirmed:
             pairs = [pair[:1] for pair in pairs]
-        progress(f"searching for the worm in {sum(map(len, pairs))} frames", done, settings.rounds)
+        progress(f"searching for the worm in {number_of(sum(map(len, pairs)), 'frame')}", done, settings.rounds)
         starts = iter(searched(clip, [frame for pair in pairs for frame in pair], size, generator))
         found = [[next(starts) for _ in pair] for pair in pairs]
         tried.extend(_confirmed(clip, found) if settings.confirmed else [start for pair in found for start in pair])
@@ -185,8 +186,8 @@ def find_start(clip: Clip, generator: torch.Generator, progress: Progress) -> St
     best = max(tried, key=lambda start: (start.confirmed, start.explained))
     if settings.confirmed and not best.confirmed and len(clip.found) > 1:
         warnings.warn(
-            f"searched for in {len(tried)} frames, the worm was nowhere found twice in the same posture: the result "
-            f"starts from frame {clip.prepared.start + best.frame}, look there first",
+            f"searched for in {number_of(len(tried), 'frame')}, the worm was nowhere found twice in the same posture: "
+            f"the result starts from frame {clip.prepared.start + best.frame}, look there first",
             stacklevel=2,
         )
     return best

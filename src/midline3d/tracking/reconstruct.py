@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from midline3d.reading import number_of
 from midline3d.store import Result
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.clips import (
@@ -41,7 +42,7 @@ def reconstruct(job: Job, progress: Progress, workers: int | None = None) -> Pat
     """
     with opened(job, "reconstruct", progress) as run:
         done, count = len(run.result.done), len(run.prepared)
-        run.log.say(f"{done} of {count} frames are there, {count - done} to do")
+        run.log.say(f"{done} of {number_of(count, 'frame')} are there, {count - done} to do")
         if finished(run.result):
             return concluded(run)
         needed = _processes(run)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from midline3d.reading import number_of
 from midline3d.store import FrameResult, Result
 from midline3d.store.dataset import STRETCHES
 from midline3d.store.manifest import runs
@@ -137,7 +138,7 @@ def put_right(
     changed = judged_together(frames)
     result.flush()
     return (
-        f"{turned} frames turned round, {len(cleaned_frames)} fitted again without dirt, "
+        f"{number_of(turned, 'frame')} turned round, {len(cleaned_frames)} fitted again without dirt, "
         f"{len((better.keys() | mended_frames) - cleaned_frames.keys())} came out better from their other side, "
         f"{len(apart)} suspect where two clips do not meet, "
         f"{sum(record.status == 'suspect' for record in contested.values())} where another midline fits as well, "

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from midline3d.errors import InputError
 from midline3d.processors import cores
+from midline3d.reading import number_of
 from midline3d.store import STATUSES, info
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.job import Job
@@ -88,7 +89,7 @@ def reconstruct_all(jobs: dict[str, Job], progress: Progress, workers: int | Non
 
 def table(outcomes: list[Outcome]) -> Table:
     """What became of each."""
-    made = Table(title=f"{len(outcomes)} recordings")
+    made = Table(title=number_of(len(outcomes), "recording"))
     made.add_column("recording")
     for name in ("frames", *STATUSES, "head", "s"):
         made.add_column(name, justify="right")

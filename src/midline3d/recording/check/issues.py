@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from midline3d.reading import number_of
 from midline3d.recording.check.facts import CameraFacts, Facts
 from midline3d.recording.check.limits import Limits
 from midline3d.recording.description import Recording, View
@@ -43,7 +44,8 @@ def timing_issues(recording: Recording, limits: Limits, shortest: bool = False) 
     """What counts, rates and time stamps say; shortest: that longer cameras lose their tails is wanted."""
     least, most = min(recording.views, key=_count), max(recording.views, key=_count)
     if most.count != least.count:
-        more = f"{most.name} has {most.count - least.count} frames more than {least.name} ({most.count}, {least.count})"
+        longer = number_of(most.count - least.count, "frame")
+        more = f"{most.name} has {longer} more than {least.name} ({most.count}, {least.count})"
         if shortest:
             yield _warning(f"{more}: all beyond {recording.count} frames is left out")
         else:

@@ -9,6 +9,7 @@ import torch
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
+from midline3d.reading import number_of
 from midline3d.recording.check.issues import GHOSTLY, UNBENDING, second_worm, size_fault, timing_issues
 from midline3d.recording.check.limits import Limits
 from midline3d.recording.description import Recording
@@ -54,7 +55,8 @@ def judge_survey(recording: Recording, cameras: rig.Cameras, survey: Survey) -> 
     found = [place for place in survey.found if place.found]
     if len(found) < limits.found * len(survey.found):
         sentence = (
-            f"the worm is found in {len(found)} of {len(survey.found)} frames looked at; midline3d check says more"
+            f"the worm is found in {len(found)} of {number_of(len(survey.found), 'frame')} looked at; "
+            "midline3d check says more"
         )
         warnings.warn(sentence, stacklevel=2)
     residual = float(np.median([place.residual for place in found]))

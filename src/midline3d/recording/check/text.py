@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from midline3d.reading import number_of
 from midline3d.recording.check.facts import CameraFacts, Facts
 from midline3d.recording.check.issues import Issue
 
@@ -14,7 +15,9 @@ VAGUE = 5.0
 
 def report_text(facts: Facts, issues: Sequence[Issue]) -> str:
     """The facts in a table, the issues as sentences, the verdict last."""
-    lines = [f"{facts.name}: {facts.frames} frames at {facts.fps:g} a second, {len(facts.cameras)} cameras"]
+    lines = [
+        f"{facts.name}: {number_of(facts.frames, 'frame')} at {facts.fps:g} a second, {len(facts.cameras)} cameras"
+    ]
     lines += ["", *_table(facts.cameras)]
     lines += ["contrast: the worm over the noise; focus: steepest slope, 1/px; lag: frames behind the others", ""]
     worm, needs = facts.worm, facts.needs

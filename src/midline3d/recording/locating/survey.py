@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from midline3d import cameras as rig
 from midline3d.errors import InputError
+from midline3d.reading import number_of
 from midline3d.recording.background.bubbles import sizes_of_bubbles
 from midline3d.recording.background.light import (
     Background,
@@ -129,7 +130,7 @@ def survey(
     found = [place for stretch in stretches for place in stretch.found]
     if not any(place.found for place in found):
         raise InputError(
-            f"{recording.path}: in none of {len(looked)} frames looked at do the views agree on a worm; "
+            f"{recording.path}: in none of {number_of(len(looked), 'frame')} looked at do the views agree on a worm; "
             "set worm to dark or bright, see that each camera has its own source and calibration, and look at what "
             "midline3d check --picture shows"
         )
