@@ -182,6 +182,24 @@ def test_tables_are_for_people() -> None:
     assert "1.50 px" in text and "cam1" in text and "2 frames, 0 lost" in text
 
 
+def test_what_is_no_truth_is_told_what_one_is(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("none")
+    xr.Dataset({"position": ("time", [1.0])}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    for name in ("notes.txt", "other.nc", "nowhere", "."):
+        with pytest.raises(InputError, match=r"is no truth; give truth\.nc of a simulated recording"):
+            evaluate_truth(dataset(*straight(3)), tmp_path / name)
+
+
+def test_clicks_beyond_the_result_are_told_its_frames(tmp_path: Path) -> None:
+    clicks = tmp_path / "clicks.csv"
+    clicks.write_text("frame,camera,u,v\n900,cam0,10,10\n")
+    with pytest.raises(InputError, match="frame 900 is not among the result's, which has frames 0 to 2"):
+        evaluate_annotations(dataset(*straight(3)), clicks)
+    clicks.write_text("frame,camera,u,v\n900,cam0,10,10\n0,cam0,10,10\n")
+    with pytest.warns(UserWarning, match="1 click on other frames left out"):
+        evaluate_annotations(dataset(*straight(3)), clicks)
+
+
 def test_unlike_recordings_are_refused() -> None:
     points, pixels = straight(2)
     truth = dataset(points, pixels)

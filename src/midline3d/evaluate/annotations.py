@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from midline3d.errors import InputError
 from midline3d.evaluate.clicks import LABELS, Click, read_clicks
 from midline3d.evaluate.geometry import arc_length, nearest_on_polyline
 from midline3d.evaluate.opening import by_frame, in_parts, lost_in, points_of
 from midline3d.evaluate.truth import CLEARLY
 from midline3d.evaluate.words import mean, spread, table_of, text
 from midline3d.files import write_whole
+from midline3d.reading import number_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -179,6 +182,7 @@ def evaluate_annotations(result: xr.Dataset | Path | str, clicks: Path | str) ->
     parts = in_parts(result)
     cameras = [str(name) for name in parts.head.camera.values]
     found = read_clicks(clicks, cameras)
+    _check_frames(found, parts.numbers, clicks)
     result = by_frame(parts.chosen({click.frame for click in found}))
     lines = result.projection.transpose("frame", "camera", "keypoint", "image").values.astype(np.float64)
     lines[lost_in(result)] = np.nan
@@ -203,6 +207,17 @@ def evaluate_annotations(result: xr.Dataset | Path | str, clicks: Path | str) ->
     return AnnotationEvaluation(
         tuple(found), distance[:, 0], distance[:, 1], near[:, 0], near[:, 1], images, back, places
     )
+
+
+def _check_frames(clicks: list[Click], numbers: NDArray[np.int64], source: Path | str) -> None:
+    """Says which frames the result has, where clicks are on others."""
+    beyond = [click.frame for click in clicks if click.frame not in numbers]
+    if not beyond:
+        return
+    has = f"frame {beyond[0]} is not among the result's, which has frames {numbers[0]} to {numbers[-1]}"
+    if len(beyond) == len(clicks):
+        raise InputError(f"{source}: {has}; give clicks of the same recording")
+    warnings.warn(f"{source}: {has}; {number_of(len(beyond), 'click')} on other frames left out", stacklevel=3)
 
 
 def _to_ends(clicks: Array, line: Array, labels: list[str]) -> Array:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from midline3d import kinematics
 from midline3d.errors import InputError
 from midline3d.evaluate.geometry import evenly
-from midline3d.evaluate.opening import by_frame, opened, points_of
+from midline3d.evaluate.opening import by_frame, check_truth, opened, points_of
 from midline3d.evaluate.words import table_of
 from midline3d.kinematics.quantities import MEASURED, STD
 from midline3d.kinematics.spread import change, matched
@@ -49,6 +49,7 @@ def derived_z(
     The truth is measured over the frames that the result has, with its ends in the result's order: which of them is
     the head is another question, and so are frames that are wrong; those of `options.without` are left out of both.
     """
+    check_truth(truth)
     result, truth = opened(result), opened(truth)
     options = options or kinematics.Options(without=("suspect",))
     found = kinematics.of(result, options)

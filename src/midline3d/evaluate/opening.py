@@ -61,6 +61,19 @@ def in_parts(source: xr.Dataset | Path | str) -> ResultParts:
     return parts
 
 
+def check_truth(source: xr.Dataset | Path | str) -> None:
+    """Says what a truth is where a file, or a folder, holds none."""
+    if isinstance(source, xr.Dataset):
+        return
+    try:
+        _check(ResultParts(source).head, source)
+    except InputError:
+        raise InputError(
+            f"{source}: is no truth; give truth.nc of a simulated recording, or a netCDF file like it: position (mm) "
+            "and projection (px) of the true midlines, by the frame's number"
+        ) from None
+
+
 def _check(dataset: xr.Dataset, source: xr.Dataset | Path | str) -> None:
     for name in ("position", "projection"):
         if name not in dataset:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from midline3d.errors import InputError
 from midline3d.evaluate.geometry import arc_length, distance_to_polyline, evenly, rigid_distance
-from midline3d.evaluate.opening import by_frame, in_parts, lost_in, points_of, started
+from midline3d.evaluate.opening import by_frame, check_truth, in_parts, lost_in, points_of, started
 from midline3d.evaluate.words import mean, table_of, text
 from midline3d.reading import number_of
 from midline3d.store import ResultParts
@@ -99,6 +99,7 @@ class Evaluation:
 
 def evaluate_truth(result: xr.Dataset | Path | str, truth: xr.Dataset | Path | str) -> Evaluation:
     """Measures a result against truth, over the frames and cameras that both hold."""
+    check_truth(truth)
     found, true = in_parts(result), in_parts(truth)
     theirs, ours = true.head.camera.values, found.head.camera.values
     cameras = tuple(str(name) for name in theirs if name in ours)
