@@ -15,6 +15,7 @@ import midline3d
 from midline3d.errors import InputError
 from midline3d.settings import Settings, dump_settings
 from midline3d.store import EDITS, REASONS, Edited, FrameResult, Reason, Result, RunLog, info
+from midline3d.store.log import AFRESH
 
 SETTINGS = replace(Settings(), tracking=replace(Settings().tracking, fitter="adam"))
 RUN = replace(HEADER, settings=dump_settings(SETTINGS))
@@ -144,6 +145,20 @@ def test_the_log_tells_a_run(tmp_path: Path, recwarn: pytest.WarningsRecorder) -
     ]
     assert lines[4].startswith("stopped after 0.0 s: InputError: the disk is full")
     assert lines[5] == "again" and lines[6].startswith("done in") and len(reported) == 6
+
+
+def test_what_a_run_warned_of_is_told(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """Of all its beginnings, each once; what was so before it started over is so no more."""
+    filled(tmp_path)
+    for doing, redo in (("first", False), ("second", True), ("third", False)):
+        with RunLog(tmp_path).run(doing) as log:
+            if redo:
+                log.say(AFRESH)
+            log.warn("the calibration is doubtful")
+            warnings.warn(f"dark in the {doing}", stacklevel=1)
+    found = info(tmp_path)
+    assert found.warnings == ("the calibration is doubtful", "dark in the second", "dark in the third")
+    assert "  warned of  dark in the third" in found.text() and found.as_dict()["warnings"] == list(found.warnings)
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:

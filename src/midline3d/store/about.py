@@ -17,7 +17,7 @@ from midline3d.reading import number_of
 from midline3d.settings import Settings, dump_settings
 from midline3d.store.dataset import PENDING
 from midline3d.store.difference import flat, span
-from midline3d.store.log import LOG
+from midline3d.store.log import LOG, warned_of
 from midline3d.store.manifest import MANIFEST, Manifest, ranges, runs
 from midline3d.store.overlay import Overlay
 from midline3d.store.records import STATUSES, Header
@@ -62,6 +62,8 @@ class About:
     """Settings that differ from the defaults: theirs and the default."""
     missing: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What the run warned of, as its log has it."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -98,6 +100,7 @@ class About:
             "settings": {name: {"value": value, "default": usual} for name, (value, usual) in self.changed.items()},
             "missing": list(self.missing),
             "damaged": list(self.faults),
+            "warnings": list(self.warnings),
         }
 
     def summary(self) -> str:
@@ -130,6 +133,7 @@ class About:
             "damaged": "; ".join(self.faults),
         }
         lines += [f"  {name:<10} {what}" for name, what in parts.items() if what]
+        lines += [f"  {'warned of':<10} {what}" for what in self.warnings]
         return "\n".join(lines)
 
     def _length(self) -> str:
@@ -195,7 +199,7 @@ def _of_folder(path: Path, manifest: Manifest | None, frames: Frames, faults: li
     state = "damaged" if faults else "complete" if fresh and not pending else "growing"
     facts = {} if header is None else _facts(header, frames)
     changed = {} if header is None else _changed(header.settings)
-    return About(path, state, frames, facts, changed, tuple(missing), tuple(faults))
+    return About(path, state, frames, facts, changed, tuple(missing), tuple(faults), warned_of(path))
 
 
 def _of_file(path: Path) -> About:

@@ -17,6 +17,7 @@ from midline3d.recording.inputs import spare_inputs
 from midline3d.recording.prepare import chosen_frames
 from midline3d.settings import RefineSettings, Settings, dump_settings
 from midline3d.store import Header, Result, RunLog, locked
+from midline3d.store.log import AFRESH, overheard
 from midline3d.tracking.begin import Progress
 from midline3d.tracking.threads import few_threads
 from midline3d.world import ATTRIBUTE
@@ -62,11 +63,17 @@ class Run:
 @contextmanager
 def opened(job: Job, doing: str, progress: Progress) -> Iterator[Run]:
     """The job's result, locked, begun or gone on with; the crops are prepared first where they are not there."""
-    recording = load_recording(job.recording, shortest=job.shortest)
-    keep_apart(job)
-    preflight(recording)
+    before: list[str] = []
+    with overheard(before.append):
+        recording = load_recording(job.recording, shortest=job.shortest)
+        keep_apart(job)
+        preflight(recording)
     what = f"midline3d {release()}: {doing} {job.recording} on {job.device}, seed {job.seed} ({versions()})"
     with few_threads(), locked(job.out), RunLog(job.out).run(what) as log:
+        if job.redo:
+            log.say(AFRESH)
+        for text in before:
+            log.warn(text)
         watched = log.watched(progress)
         frames = frames_of(job, recording)
         header = header_of(job, recording, frames)
