@@ -14,7 +14,7 @@ from midline3d.calibration import Calibration, load_calibration, make_camera, sa
 from midline3d.errors import InputError
 from midline3d.recording import check as full_check
 from midline3d.recording import load_recording, preflight, prepare
-from midline3d.recording.check import BEGINNING
+from midline3d.recording.check.checking import BEGINNING, LEARNING
 from midline3d.recording.check.issues import timing_issues, worm_issues
 from midline3d.recording.check.limits import Limits
 from midline3d.settings import LocatingSettings
@@ -46,7 +46,7 @@ def test_a_good_recording_passes(report):
     assert facts["worm"]["found"] == 1
     assert facts["worm"]["side"] == "dark"
     assert facts["worm"]["residual_median"] < 2
-    assert facts["reconstruction_s"] == 0.5 * (24 + BEGINNING)
+    assert facts["reconstruction_s"] == 0.5 * (24 + BEGINNING + 24 * LEARNING)
     assert len(facts["worm"]["residual_course"]) == facts["looked_at"] == len(facts["looked_at_frames"])
     assert all(len(camera["focus_course"]) == facts["looked_at"] for camera in facts["cameras"])
     assert facts["disk_needed"] > 24 * 3 * 100**2

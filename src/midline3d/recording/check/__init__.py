@@ -11,8 +11,8 @@ checking   the check itself
 preflight  its quick part, before a run
 """
 
-from midline3d.recording.check.checking import BEGINNING, check
+from midline3d.recording.check.checking import check
 from midline3d.recording.check.limits import Limits
 from midline3d.recording.check.report import Report
 
-__all__ = ["BEGINNING", "Limits", "Report", "check"]
+__all__ = ["Limits", "Report", "check"]
