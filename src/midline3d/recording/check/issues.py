@@ -186,8 +186,8 @@ def _offset_advice(name: str, offset: int, lag: int) -> str:
         step = f"add {-lag} to the offset of every other camera"
     # By how fast the worm moves just then: of a lag of a tenth of its beat or more this is a part.
     return (
-        f"{step} in recording.toml, and give --shortest, for the lengths then differ; then check again, for of a long lag "
-        "only a part is seen at once"
+        f"{step} in recording.toml, and give --shortest, for the lengths then differ; then check again, "
+        "for of a long lag only a part is seen at once"
     )
 
 
