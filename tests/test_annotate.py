@@ -140,6 +140,7 @@ def test_the_page_in_a_browser(viewer: Viewer, out: Path) -> None:
         page.locator("#picture").click(position={"x": 3 * 20 + 1.5, "y": 3 * 30 + 1.5})
         page.locator("#picture").click(position={"x": 3 * 25 + 1.5, "y": 3 * 30 + 1.5})
         page.wait_for_function("document.getElementById('place').textContent.includes('2 clicks')")
+        viewer.wait("/api/task", lambda task: len(task["images"][0]["clicks"]) == 2)
         page.keyboard.press("Backspace")
         page.keyboard.press("ArrowRight")
         page.wait_for_function("document.getElementById('place').textContent.includes('picture 2 of 6')")
