@@ -51,6 +51,11 @@ def _beside(path: Path) -> Path:
     return part
 
 
+def visible(folder: Path) -> Iterator[Path]:
+    """What lies in a folder, less what begins with a dot: that is the system's, such as macOS's ._img1.png."""
+    return (path for path in folder.iterdir() if not path.name.startswith("."))
+
+
 def check_file(path: Path) -> None:
     """Complains about a file that cannot be written, before work is done for it; nothing is left there."""
     _beside(path)

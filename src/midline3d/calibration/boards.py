@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from midline3d import cameras as rig
 from midline3d.calibration.records import Calibration, make_calibration, make_camera
 from midline3d.errors import InputError
+from midline3d.files import visible
 
 Array = NDArray[Any]
 """float64."""
@@ -137,8 +138,7 @@ def pictures_in(folder: Path) -> dict[str, list[Path]]:
         raise InputError(f"{folder}: holds {len(cameras)} folder(s), but needs one of pictures for each of two cameras")
     found = {}
     for camera in cameras:
-        files = (file for file in camera.iterdir() if not file.name.startswith("."))
-        found[camera.name] = sorted(file for file in files if file.suffix.lower() in PICTURES)
+        found[camera.name] = sorted(file for file in visible(camera) if file.suffix.lower() in PICTURES)
         if not found[camera.name]:
             raise InputError(f"{camera}: holds no picture ({', '.join(PICTURES)}); put this camera's pictures there")
     return found

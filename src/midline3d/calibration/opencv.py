@@ -10,6 +10,7 @@ import numpy as np
 
 from midline3d.calibration.records import Calibration, Camera, make_calibration, make_camera, numbers
 from midline3d.errors import InputError
+from midline3d.files import visible
 from midline3d.reading import read_text, shortened
 
 OPENCV_SUFFIXES = (".xml", ".yml", ".yaml")
@@ -105,8 +106,7 @@ def _posed(source: str, name: str, size: Any, matrix: Any, distortion: Any, pose
 
 def from_folder(folder: Path) -> Calibration:
     """One OpenCV file per camera; a camera's name is its file's."""
-    files = (path for path in folder.iterdir() if not path.name.startswith("."))
-    paths = sorted(path for path in files if path.suffix.lower() in OPENCV_SUFFIXES)
+    paths = sorted(path for path in visible(folder) if path.suffix.lower() in OPENCV_SUFFIXES)
     if not paths:
         raise InputError(f"{folder}: the folder holds no .xml or .yml of OpenCV's; give one per camera")
     return make_calibration([_single(path) for path in paths], "mm", str(folder))

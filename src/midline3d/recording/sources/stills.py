@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from midline3d.errors import InputError
+from midline3d.files import visible
 from midline3d.reading import shortened
 from midline3d.recording.sources.series import natural, places, strays
 from midline3d.recording.sources.source import Picture, checked_size, fault_of, grey
@@ -68,7 +69,7 @@ class IndexedSource:
 
 def open_pictures(folder: Path) -> IndexedSource:
     """A folder of pictures, in natural order (img2 before img10); a number left out is a frame that was dropped."""
-    paths = sorted(filter(_is_picture, folder.iterdir()), key=natural)
+    paths = sorted((path for path in visible(folder) if path.suffix.lower() in PICTURE_SUFFIXES), key=natural)
     if not paths:
         raise InputError(f"{folder}: the folder holds no pictures; they end in {', '.join(PICTURE_SUFFIXES)}")
     _check_strays(folder, paths)
@@ -148,11 +149,6 @@ def _check_stack(path: Path, stack: NDArray) -> None:
             f"{holds} that goes down to {least}, but grey values begin at 0; give the pictures as filmed, without "
             "subtracting a background, or add what lifts all of them to 0"
         )
-
-
-def _is_picture(path: Path) -> bool:
-    """By its name; one that begins with a dot is the system's, such as macOS's ._img1.png."""
-    return path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
 
 
 def _check_strays(folder: Path, paths: Sequence[Path]) -> None:
